@@ -4,13 +4,15 @@ python bench/cost.py            # a few seconds: nothing is trained, the measure
 python bench/cost.py --gpu      # whole steps and watts of more shapes on this GPU, whose figures are measured first
 
 Every row of RESULTS.md is compared that is a step of ours on a device of `train/devices.py`. The rows of `train_gpu`,
-`run_gpu`, `train_gpu_vit` and `warm_vocab` were measured on other machines and days than the device's figures.
+`run_gpu`, `train_gpu_vit`, `deterministic_costs` and `warm_vocab` were measured on other machines and days than the
+device's figures; what is not compared is named below the table, with the reason.
 """
 
 import argparse
 import re
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,16 @@ ROWS = [
     gpu_row("vit-tiny, 224 px, 512 images", "images/s", "vit-tiny", 512, {"num_classes": 1000}),
     gpu_row("vit-tiny-28, 1,024 images", "images/s", "vit-tiny-28", 1024),
     *(
+        Row("deterministic_costs", label, "ordered ms", "ms", preset, batch, changes, beside="time of a step")
+        for label, preset, batch, changes in (
+            ("llama 135M, 32×1024", "smollm2-135m", 32, {"ctx": 1024}),
+            ("GPT-2 124M, 64×1024", "gpt2-124m", 64, {"ctx": 1024}),
+            ("llama 135M, 1×128", "smollm2-135m", 1, {"ctx": 128}),
+            ("llama 15M, 8×256", "nano", 8, {"ctx": 256}),
+            ("vit-tiny-28, 1,024 images", "vit-tiny-28", 1024, {}),
+        )
+    ),
+    *(
         Row("warm_vocab", "python", "ms a step", "ms", "smollm2-135m", 16, {"ctx": 256, "vocab": vocab, **_SMALL},
             {"compile": "off"}, beside=word)
         for word, vocab in (("the donor's", 49_152), ("2,048", 2048), ("4,096", 4096), ("8,192", 8192))
@@ -95,6 +107,12 @@ MEMORY_ROWS = [
         ("plan", "EPYC", "SmolLM2's vocabulary, from scratch, 4×256", "smollm2-135m", 4, {"ctx": 256, **_WARM}, 20),
     )
 ]
+# Rows of the section `ranks` that a plan has figures for: steps, then sums.
+RANKS = (
+    *("15M, 8×256: one rank, launched", "15M, 8×256: 2 ranks, a core each"),
+    *("sum of 15M gradients, 2 ranks", "sum of 15M gradients, 4 ranks"),
+)
+PLAIN, RANK_STEPS = "one process, 2 threads", RANKS[:2]
 # Shapes that a GPU is measured with besides.
 _BILLION = {"d_model": 2048, "n_layers": 16, "n_heads": 32, "n_kv": 8, "d_ff": 8192}
 _WIDE = {"d_model": 1024, "n_layers": 24, "n_heads": 16, "n_kv": 4, "d_ff": 2816, "vocab": 32_000}
@@ -121,21 +139,60 @@ GPU_SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
+def table_rows(section: str, results: str) -> Iterator[tuple[list[str], list[str]]]:
+    """Head and cells of each row of the tables of a section."""
+    found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", results, re.MULTILINE | re.DOTALL)
+    head: list[str] = []
+    for line in found[1].splitlines() if found else ():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        if cells and head:
+            yield head, cells
+        head = head or cells if cells else []
+
+
 def measured(row: Row, results: str) -> float | None:
     """The figure of a row, as the tables of RESULTS.md have it: milliseconds, seconds, a rate, or megabytes."""
-    section = re.search(rf"^## {re.escape(row.section)}\n(.*?)(?=^## |\Z)", results, re.MULTILINE | re.DOTALL)
-    if section is None:
-        return None
-    head: list[str] = []
-    for line in section[1].splitlines():
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
-        if not cells:
-            head = []
-        elif not head:
-            head = cells
-        elif row.column in head and cells[0] == row.label and (not row.beside or row.beside in cells):
+    for head, cells in table_rows(row.section, results):
+        if row.column in head and cells[0] == row.label and (not row.beside or row.beside in cells):
             return float(cells[head.index(row.column)].replace(",", ""))
     return None
+
+
+def measured_ranks(results: str) -> dict[str, float]:
+    """Milliseconds of the section `ranks`, by their labels, and those of a plain process beside them."""
+    figures = {}
+    for _, cells in table_rows("ranks", results):
+        if cells[0] in RANKS and cells[3].replace(",", "").replace(".", "").isdigit():
+            figures |= {cells[0]: float(cells[1].replace(",", "")), cells[2]: float(cells[3].replace(",", ""))}
+    return figures
+
+
+def calculated_ranks(plain_ms: float) -> tuple[dict[str, float], float]:
+    """Milliseconds of the rows of `RANKS`, and how many times as quick as the EPYC's figures the machine was then.
+
+    That follows from one step of a plain process, measured beside them. A rank of two has a core, and so half of
+    what a process with both has; ranks that share cores add up after the backward pass.
+    """
+    from linnet.architectures import preset
+    from linnet.train.cluster import Cluster
+    from linnet.train.devices import EPYC
+    from linnet.train.forecast import CostModel
+    from linnet.train.settings import TrainSettings
+
+    config, settings = preset("nano", ctx=256), TrainSettings(batch=8, optimizer="adamw")
+
+    def milliseconds(device: Any, ranks: int) -> float:
+        model = CostModel(config, settings, device, overlap="off")
+        return 1e3 * (model.forecast(Cluster(ranks, 1, 1e9, device.link)).step_seconds or 0.0)
+
+    quicker = milliseconds(EPYC, 1) / plain_ms
+    speeds = ("products", "bandwidth", "elementwise", "link")
+    machine = replace(EPYC, kernel=EPYC.kernel / quicker, **{name: quicker * getattr(EPYC, name) for name in speeds})
+    halves = {name: getattr(machine, name) / 2 for name in ("products", "bandwidth", "elementwise")}
+    gradients = 4.0 * CostModel(config, settings, EPYC).parameters
+    sums = [1e3 * Cluster(ranks, 1, 1e9, machine.link).sum_seconds(gradients) for ranks in (2, 4)]
+    steps = [milliseconds(machine, 1), milliseconds(replace(machine, threads=1, **halves), 2)]
+    return dict(zip(RANKS, (*steps, *sums), strict=True)), quicker
 
 
 def calculated(row: Row) -> tuple[float, float]:
@@ -293,6 +350,7 @@ def main(chosen: argparse.Namespace) -> Report:
         expected = calculated(row)[1] / 1e6
         errors["memory"].append(expected / figure - 1)
         report.row(f"{row.name}, peak", row.device, f"{expected:,.0f} MB", f"{figure:,.0f} MB", expected / figure - 1)
+    compare_ranks(report, errors, results)
     for what, most in (("step", STEP), ("memory", MEMORY)):
         report.at_most(
             f"{what}: the worst of {len(errors[what])} rows", 100 * max(map(abs, errors[what])), most, "% off"
@@ -304,11 +362,34 @@ def main(chosen: argparse.Namespace) -> Report:
         " `train_cpu`, so those show how well one formula fits, not how well it predicts."
     )
     report.note(
-        "Not compared: `vit` and `vit_gpu` (whole runs, with variations of images and an average of weights, which are"
-        " not in the model: 17 and 27 % quicker than measured), the times of `plan` and `plan_gpu` (whole runs from the"
-        " command on), peers, and everything that is no training step. Several GPUs were never measured."
+        "Not compared: `vit`, `vit_gpu`, `learning`, the times of `plan` and `plan_gpu` (whole runs, with evaluations,"
+        " variations of images and an average of weights, which are not in the model: those of `vit` and `vit_gpu` are"
+        " 17 and 27 % quicker than measured), `inspection_gpu` (its plain steps count tokens besides, and one and the"
+        " same took 2.43 and 2.03 ms), documents kept apart (`deterministic_costs`), adapters (`lora_gpu`), of `ranks`"
+        " what is no step and no sum (a simulated link, a killed rank, SIGTERM), peers, and everything that is no"
+        " training step. Several GPUs were never measured."
     )
     return report
+
+
+def compare_ranks(report: Report, errors: dict[str, list[float]], results: str) -> None:
+    """The rows of `ranks`, of which steps count as such: a sum is a part of one."""
+    figures = measured_ranks(results)
+    if missing := {*RANKS, PLAIN} - figures.keys():
+        report.note(f"ranks: {', '.join(sorted(missing))}: not in RESULTS.md any more.")
+        return
+    expected, quicker = calculated_ranks(figures[PLAIN])
+    for label in RANKS:
+        off = expected[label] / figures[label] - 1
+        report.row(f"ranks: {label}", "EPYC", f"{expected[label]:.2f} ms", f"{figures[label]:.2f} ms", off)
+        if label in RANK_STEPS:
+            errors["step"].append(off)
+    report.note(
+        f"`ranks`: that machine was {quicker:.2f} × as quick as the one of the EPYC's figures, by the step of a plain"
+        " process in the same minutes, and is calculated with all speeds so much higher, gloo's link among them: what"
+        " is compared is what ranks add to a step. By the EPYC's figures as they are all four rows would be"
+        f" {', '.join(f'{100 * (quicker * expected[label] / figures[label] - 1):+.0f}' for label in RANKS)} % off."
+    )
 
 
 def flags(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import RECIPES, recipe_type
 from linnet.runs import Run
 from linnet.train.launcher import adopt_launcher
-from linnet.train.process import wait_asleep_where_shared
+from linnet.train.process import together_where_met, wait_asleep_where_shared
 
 if TYPE_CHECKING:
     from linnet.infer.chat import Chat
@@ -159,14 +159,15 @@ def train(
         return previous.run
     if previous is not None and previous.step is not None:
         return _resume(previous.run, data, eval_data, loss, callbacks=callbacks, preparing=preparing, previous=previous)
-    if fork is not None:
-        job = _forked_job(recipe, fork, data, eval_data, flags, loss is not None)
-    elif data is not None:
-        job = _row_job(recipe, data, eval_data, tokenizer, flags, runs)
-    else:
-        job = _job(recipe, flags, runs)
-    if data is None and eval_data is not None:
-        raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
+    with together_where_met():
+        if fork is not None:
+            job = _forked_job(recipe, fork, data, eval_data, flags, loss is not None)
+        elif data is not None:
+            job = _row_job(recipe, data, eval_data, tokenizer, flags, runs)
+        else:
+            job = _job(recipe, flags, runs)
+        if data is None and eval_data is not None:
+            raise UsageError("eval_data goes with data: a corpus is evaluated on its own held-out part (held_out)")
     if loss is not None:
         job = replace(job, loss=loss, loss_name=getattr(loss, "__qualname__", type(loss).__name__))
     from linnet.recipes import start

@@ -137,6 +137,37 @@ def test_a_port_in_use_is_one_line_from_rank_0(start: Start, words: list[str]) -
     assert err == f"linnet: the ranks cannot meet at {place}: the port is in use; choose another with MASTER_PORT\n"
 
 
+DROPOUT = f"rank 1 on {HOST}: --dropout is a share of the residual stream, from 0 to below 1, found 1"
+WRONG = {  # RANK is the number of each
+    "on both": ("--lr -1 --resume never", 2, "--lr must be above 0, found -1.0"),
+    "on rank 1": ("--dropout RANK --resume never", 2, DROPOUT),
+    "on rank 0": ("--lr RANK --resume never", 2, "--lr must be above 0, found 0.0"),
+    "once they have met": ("--dropout RANK --resume auto", 2, DROPOUT),
+    "no run": (
+        "--from missing --resume auto",
+        1,
+        "there is no file 'missing', and no run 'missing' in the folder ROOT/",
+    ),
+}
+
+
+def of_this_rank(words: list[str]) -> int:
+    return main([word.replace("RANK", os.environ["RANK"]) for word in words])
+
+
+@pytest.mark.parametrize("where", WRONG)
+def test_what_is_wrong_with_the_flags_of_a_rank_is_one_line_of_rank_0(
+    words: list[str], tmp_path: Path, where: str
+) -> None:
+    """Whether the ranks have met by then, to look for the run (`--resume auto`), or not."""
+    flags, code, line = WRONG[where]
+    ranks = fork_ranks([*words[:-2], "--steps", "2", *flags.split()], tmp_path, program=of_this_rank)
+    (code_0, _, err_0), ended_1 = end(ranks)
+    assert (code_0, ended_1) == (code, (code, "", "")), err_0
+    assert err_0.startswith(f"linnet: {line.replace('ROOT', str(tmp_path))}") and err_0.count("\n") == 1
+    assert not Path("runs/a").exists()
+
+
 def test_figures_of_every_rank_are_logged_and_the_slow_one_is_found(start: Start, words: list[str]) -> None:
     ranks = start([*words, "--steps", "100000"])
     wait_for_step(3)

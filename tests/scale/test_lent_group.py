@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
 import time
@@ -12,18 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import linnet
 from linnet.runs.straggler import slowdowns
+from linnet.train.ranks import RankLostError, Ranks
 from tests.conftest import digest, losses
 from tests.scale.forked_ranks import free_port
 
+EXAMPLE = Path(__file__).parents[2] / "examples/ray_train.py"
 FLAGS: dict[str, Any] = {"d_model": 32, "n_layers": 2, "n_heads": 4, "n_kv": 2, "d_ff": 64, "ctx": 32, "vocab": 300}
 FLAGS |= {"batch": 2, "batch_tokens": 512, "steps": 12, "eval_every": 0, "sample_every": 0, "device": "cpu"}
 
 
 def worker(rank: int, port: int, flags: dict[str, Any], fails_at: int | None, told: Path) -> None:
-    """What a worker of Ray does: the group is there, `linnet.train` is called in it."""
+    """What a worker of Ray does: the group is there, the loop of the example is called in it, or one that fails."""
     import torch.distributed as dist
 
     class Fails(linnet.Callback):
@@ -35,8 +39,11 @@ def worker(rank: int, port: int, flags: dict[str, Any], fails_at: int | None, to
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     fact: object
     try:
-        callbacks = [Fails()] if fails_at is not None else []
-        run = linnet.train("from-scratch", run_id="a", resume="auto", callbacks=callbacks, **flags)
+        if fails_at is None:
+            runpy.run_path(str(EXAMPLE))["loop"]({"run_id": "a", **flags})
+        else:
+            linnet.train("from-scratch", run_id="a", resume="auto", callbacks=[Fails()], **flags)
+        run = linnet.open("a", flags["runs"])
         end = run.summarize().end or {}
         fact = [run.status, end.get("error"), dist.is_initialized()]
     except linnet.LinnetError:  # what a callback raises comes as one
@@ -73,6 +80,20 @@ def test_a_group_that_exists_is_used_and_a_rank_that_fails_is_named(
     whole = linnet.train("from-scratch", run_id="a", **{**flags, "runs": str(tmp_path / "whole")})
     assert losses(str(tmp_path / "runs/a")) == losses(str(whole.path))
     assert digest(tmp_path / "runs/a/weights/step_12.gguf") == digest(whole.path / "weights/step_12.gguf")
+
+
+def test_a_failed_collective_is_told_of_without_a_place_in_c() -> None:
+    text = (
+        "[/__w/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:33170."
+        " This is typically caused by a remote worker crashing."
+    )
+    with (
+        pytest.raises(
+            RankLostError, match=r"^a rank is gone, or hangs: Connection closed by peer \[127.0.0.1\]:33170$"
+        ),
+        Ranks().collective(torch.zeros(1)),
+    ):
+        raise RuntimeError(text)
 
 
 def test_a_rank_is_slow_by_the_median_of_the_others() -> None:

@@ -21,7 +21,7 @@ import linnet
 from linnet import gguf
 from linnet.cli.training import finish
 from linnet.models import LanguageModel, load, preset
-from linnet.recipes import FromScratch, Job, TextData, start
+from linnet.recipes import FromScratch, Job, TextData, start, training
 from linnet.train import state
 from linnet.train.settings import TrainSettings
 from linnet.train.state import steps_with_state
@@ -183,6 +183,26 @@ def test_a_disk_that_was_full_for_a_while_costs_one_checkpoint(
     assert run.status == "completed"
     assert [file.stem for file in run.checkpoints()] == ["step_2", "step_6"]
     assert steps_with_state(run.path) == [6]
+
+
+def test_a_run_that_fails_before_its_first_step_is_not_taken_for_done(
+    said: Said, small: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is there by then; the same command, given again, trains it."""
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "model_flow.json")
+
+    again = [*small, "--steps", "2", "--run-id", "a", "--resume", "auto"]
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "write_flow", full)
+        code, _, err = said(*again)
+    assert (code, err) == (1, "linnet: model_flow.json: No space left on device\n")
+    end = linnet.open("a").summarize().end or {}
+    assert (end["reason"], end["exit_code"]) == ("errored", 1)
+    assert "No space left on device" in end["error"]
+    assert said(*again)[0] == 0
+    assert (linnet.open("a").status, len(losses("a"))) == ("completed", 2)
 
 
 @pytest.mark.parametrize("fault", [SafetensorError("I/O error: no space"), ValueError("a bug"), MemoryError()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from linnet.recipes.registry import RECIPES
 from linnet.train.launcher import adopt_launcher
 from linnet.train.process import (
     end_process,
+    end_process_by,
     has_process_group,
     is_first_rank,
+    is_one_of_several,
     rank_name,
     wait_asleep_where_shared,
 )
@@ -340,9 +343,15 @@ def _places() -> dict[str, dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> int:
     """Run one command. 0: done; 1: failed at its work; 2: wrong usage; 130: Ctrl-C."""
     prepare_streams()
-    code = _run(sys.argv[1:] if arguments is None else arguments)
+    is_program = arguments is None  # else one goes on after the command
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+    except BaseException as error:
+        if is_program:
+            end_process_by(error)
+        raise
     settle_streams()
-    if arguments is None:  # else a program goes on after the command
+    if is_program:
         end_process(code)
     return code
 
@@ -359,21 +368,21 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CycloptsError as error:
-        return _fail(explain(error, app), 2)
+        return _fail(explain(error, app), 2, arguments)
     except LinnetError as error:
-        return _fail(flags(str(error)), error.exit_code)
+        return _fail(flags(str(error)), error.exit_code, arguments)
     except ModuleNotFoundError as error:
         missing = missing_extra(error, " ".join(app.parse_commands(words)[0]))
         if missing is None:
             raise
-        return _fail(missing, 1)
+        return _fail(missing, 1, arguments)
     except RecursionError:
-        return _fail("something in these files is nested too deeply to be shown", 1)
+        return _fail("something in these files is nested too deeply to be shown", 1, arguments)
     except (MemoryError, RuntimeError) as error:
         shortage = out_of_memory(error)
         if shortage is None:
             raise
-        return _fail(shortage, 1)
+        return _fail(shortage, 1, arguments)
     except KeyboardInterrupt:
         with suppress(OSError):
             if sys.stderr.isatty():
@@ -388,21 +397,33 @@ def _run(arguments: list[str]) -> int:
         raise
     except OSError as error:
         if error.filename is not None:
-            return _fail(f"{error.filename}: {error.strerror or error}", 1)
+            return _fail(f"{error.filename}: {error.strerror or error}", 1, arguments)
         discard(sys.stdout)
-        return _fail(f"cannot write the output: {error.strerror or error}", 1)
+        return _fail(f"cannot write the output: {error.strerror or error}", 1, arguments)
 
 
-def _fail(message: str, code: int) -> int:
-    """Say what went wrong; of several ranks of a training one does, for all.
+def _fail(message: str, code: int, words: list[str]) -> int:
+    """Say what went wrong with a command; of several ranks of a training one does, for all.
 
-    Before they have met nobody knows of the others: what may be wrong on one machine alone is then said by each.
+    Before they have met they meet for it: it may be wrong on one machine alone, whose rank the others would wait for.
     """
-    if is_first_rank():
+    if words[:1] in (["train"], ["resume"]) and is_one_of_several() and not has_process_group():
+        if not _is_told_by_another(message, code, words):
+            complain(message if is_first_rank() else f"{rank_name()}: {message}")
+    elif is_first_rank():
         complain(message)
     elif code != UsageError.exit_code and not has_process_group():
         complain(f"{rank_name()}: {message}")
     return code
+
+
+def _is_told_by_another(message: str, code: int, words: list[str]) -> bool:
+    """Has rank 0 heard of this one's failure?"""
+    try:
+        from linnet.train.ranks import fail_together
+    except ModuleNotFoundError:  # without torch there are no ranks
+        return False
+    return fail_together(message, code, dict(pairwise(words)).get("--device", "auto"))
 
 
 class _ConfigFile:

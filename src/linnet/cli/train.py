@@ -18,6 +18,7 @@ from linnet.cli.torchrun import start_ranks
 from linnet.errors import UsageError
 from linnet.recipes.flags import Flag, count_of, defaults_of, kept_values
 from linnet.recipes.registry import RECIPES, recipe_type
+from linnet.train.process import together_where_met
 
 if TYPE_CHECKING:
     from linnet.recipes import Job
@@ -77,11 +78,12 @@ def _command(name: str) -> Callable[..., int]:
             return _go_on(previous, json)
         if run.from_ is not None:
             return _run_fork(name, run, json, asked, previous)
-        for flag in flags:
-            if flag.default is MISSING and given.get(flag.name) is None:
-                option = f"--{flag.name.replace('_', '-')}"
-                raise UsageError(f"train {name}: {option} needs a value; `linnet train {name} --help` has examples")
-        job = recipe.job({**defaults_of(flags), **given, "runs": run.runs})
+        with together_where_met():
+            for flag in flags:
+                if flag.default is MISSING and given.get(flag.name) is None:
+                    option = f"--{flag.name.replace('_', '-')}"
+                    raise UsageError(f"train {name}: {option} needs a value; `linnet train {name} --help` has examples")
+            job = recipe.job({**defaults_of(flags), **given, "runs": run.runs})
         return _run_job(job, run, json, asked, previous=previous)
 
     run_type = Annotated[RunFlags, Parameter(name="*", group=titles["Run"])]
@@ -140,8 +142,10 @@ def _run_fork(recipe: str, run: RunFlags, json: bool, flags: dict[str, Any], pre
     from linnet.recipes.fork import ForkPoint
 
     assert run.from_ is not None
-    fork = ForkPoint.find(run.from_, run.runs)
-    return _run_job(fork.job(recipe, flags), run, json, flags, fork, previous)
+    with together_where_met():
+        fork = ForkPoint.find(run.from_, run.runs)
+        job = fork.job(recipe, flags)
+    return _run_job(job, run, json, flags, fork, previous)
 
 
 def _run_job(

@@ -38,13 +38,14 @@ def with_baseline(
     if settings.abort_behind is not None:
         AbortRule.parse(settings.abort_behind)
     run: Run | None = None
-    if ranks.is_first:
-        try:
-            run = RunStore(runs_root).find(settings.baseline)
-        except RunError as error:
-            if resumed is None or resumed.manifest.config.get("baseline") != settings.baseline:
-                raise RunError(f"`baseline`: {error}") from None
-            run = find_baseline(resumed)
+    with ranks.together():  # before they ask for it: all fail, or none
+        if ranks.is_first:
+            try:
+                run = RunStore(runs_root).find(settings.baseline)
+            except RunError as error:
+                if resumed is None or resumed.manifest.config.get("baseline") != settings.baseline:
+                    raise RunError(f"`baseline`: {error}") from None
+                run = find_baseline(resumed)
     path = ranks.first(settings.baseline if run is None else str(run.path.absolute()))
     return replace(job, settings=replace(settings, baseline=path)), None if run is None else Baseline(run)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -188,18 +188,30 @@ def start(
         if ranks.is_first and not session.active:
             session.finish("errored", "the run folder cannot be written")
             raise LinnetError(f"the run folder {session.run_dir} cannot be written; choose another place with `runs`")
-    run_dir = require_shared_folder(session, root, ranks)
-    if ranks.is_first:
-        write_flow(session.run_dir, recipe.model, job.settings.batch, job.ctx)
-    if first is not None:
-        keep_first_weights(session.run_dir, session.run_id, job, first, forked=fork is not None)
-    for remark in (*remarks, *data.remarks):
-        session.note(remark)
-    if len(data.left_out) > NAMED:  # a note names the first few of them
-        session.text(0, "left out", "\n".join(data.left_out))
-    inspector = inspector_of(session, job, data, recipe, hardware, first)
-    loop_arguments: dict[str, Any] = {"inspector": inspector, "early_remarks": remarks, "baseline": baseline}
-    return _training(session, run_dir, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
+    with _ended_by_errors(session):
+        run_dir = require_shared_folder(session, root, ranks)
+        with ranks.together():
+            if ranks.is_first:
+                write_flow(session.run_dir, recipe.model, job.settings.batch, job.ctx)
+            if first is not None:
+                keep_first_weights(session.run_dir, session.run_id, job, first, forked=fork is not None)
+            for remark in (*remarks, *data.remarks):
+                session.note(remark)
+            if len(data.left_out) > NAMED:  # a note names the first few of them
+                session.text(0, "left out", "\n".join(data.left_out))
+            inspector = inspector_of(session, job, data, recipe, hardware, first)
+        loop_arguments: dict[str, Any] = {"inspector": inspector, "early_remarks": remarks, "baseline": baseline}
+        return _training(session, run_dir, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
+
+
+@contextmanager
+def _ended_by_errors(session: Session) -> Iterator[None]:
+    """A run that is there and cannot be trained after all ends with the error, and not as if it were done."""
+    try:
+        yield
+    except BaseException as error:
+        session.__exit__(type(error), error, error.__traceback__)
+        raise
 
 
 def plan_of(recipe: AnyRecipe, data: JobData, job: Job, hardware: Hardware, done: int) -> Plan:
@@ -302,9 +314,11 @@ def resume(
     with ranks.together():
         session = _reopen(run, job, at, start_fields, ranks, changed=changed, flags=flags)
     progress = Progress.from_facts(at, state.facts)
-    inspector = inspector_of(session, job, data, recipe, hardware, first, state)
-    loop_arguments: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
-    return _training(session, run.path, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
+    with _ended_by_errors(session):
+        with ranks.together():
+            inspector = inspector_of(session, job, data, recipe, hardware, first, state)
+        loop_arguments: dict[str, Any] = {"inspector": inspector, "baseline": baseline}
+        return _training(session, run.path, job, data, recipe, hardware, progress, listeners, plan, **loop_arguments)
 
 
 def _hardware(job: Job, ranks: Ranks) -> Hardware:

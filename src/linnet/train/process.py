@@ -44,6 +44,11 @@ def is_first_rank() -> bool:
     return placement().rank == 0
 
 
+def is_one_of_several() -> bool:
+    """Was this process started with others, by a launcher?"""
+    return placement().count > 1
+
+
 def rank_name() -> str:
     """This process in words: `rank 3 on node7`."""
     import socket
@@ -55,6 +60,18 @@ def has_process_group() -> bool:
     """Is there a process group, by which one rank can speak for all?"""
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
+@contextmanager
+def together_where_met() -> Iterator[None]:
+    """A block that succeeds on all ranks or fails on all (`Ranks.together`), where they have met; else as it stands."""
+    if not has_process_group():
+        yield
+        return
+    from linnet.train.ranks import join
+
+    with join().together():
+        yield
 
 
 _abandoned: list[threading.Thread] = []
@@ -77,17 +94,44 @@ def end_process(code: int) -> None:
 
     When the interpreter is taken down, a thread that comes back from C++ then takes the process with it (SIGABRT), and
     the exit code is 134 instead of the one that the ranks have agreed on. A process group has such threads of its own.
+    What the interpreter would still have done before that is done here: threads are waited for, exit functions called.
     """
-    is_abandoned = any(thread.is_alive() for thread in _abandoned)
-    if not is_abandoned and not _groups_joined:
+    if not _ends_at_once():
         return
-    if not is_abandoned:  # else the group may wait for that thread
-        for leave in _groups_joined:
-            leave()
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    if _has_abandoned():
+        for leave in _groups_joined:  # it may wait for that thread
+            atexit.unregister(leave)
+    # As a process of `multiprocessing` does. The second name is CPython's own too.
+    for finish in (getattr(threading, "_shutdown", None), getattr(atexit, "_run_exitfuncs", None)):
+        with suppress(Exception, KeyboardInterrupt):
+            if finish is not None:
+                finish()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
     os._exit(code)
+
+
+def end_process_by(error: BaseException) -> None:
+    """The same where an exception goes through to the interpreter, which would say which, and end with 1."""
+    if not _ends_at_once():
+        return
+    if isinstance(error, SystemExit):
+        if error.code is not None and not isinstance(error.code, int):  # the words of `sys.exit("…")`
+            print(error.code, file=sys.stderr)
+            end_process(1)
+        end_process(error.code or 0)  # type: ignore[arg-type]
+    sys.last_value = error  # by which a run that nobody has ended knows why
+    sys.excepthook(type(error), error, error.__traceback__)
+    end_process(128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1)
+
+
+def _ends_at_once() -> bool:
+    return _has_abandoned() or bool(_groups_joined)
+
+
+def _has_abandoned() -> bool:
+    return any(thread.is_alive() for thread in _abandoned)
 
 
 class StopSignals:

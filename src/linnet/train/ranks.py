@@ -7,6 +7,7 @@ already (Ray, a notebook) lends it. One process alone is a rank too, and none of
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -30,6 +31,8 @@ SIGNALS = ("stop", "seconds", "step_seconds")
 
 # How long a rank waits for another. Rank 0 writes samples and checkpoints meanwhile, on a CPU also slowly.
 _PATIENCE = {"nccl": timedelta(minutes=10), "gloo": timedelta(minutes=30)}
+
+_FAILED_MINUTES = 1.0  # that a rank which has failed before all have met waits for them
 
 
 class Pending(Protocol):
@@ -165,7 +168,8 @@ class Ranks:
     def open_background(self) -> None:
         """Make a way for tensors that threads send while the ranks train. All ranks ask for it together."""
         if self._background is None and self.count > 1:
-            self._background = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
+            with self._collective_errors():
+                self._background = dist.new_group(backend="gloo", timeout=_PATIENCE["gloo"])
 
     def send_to_first(self, part: Tensor) -> None:
         """Send a tensor of the host's memory to rank 0, which waits for it (`receive`)."""
@@ -260,7 +264,7 @@ class Ranks:
         try:
             yield
         except (dist.DistError, RuntimeError) as problem:  # gloo raises the latter
-            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:160]
+            first_line = _plain_problem(problem)
             if self.explain_loss is None:
                 raise RankLostError(f"a rank is gone, or hangs: {first_line}", speaks=self.is_first) from problem
             speaks, explanation = self.explain_loss(first_line)
@@ -304,6 +308,22 @@ def join(device: str = "auto", minutes: float | None = None) -> Ranks:
     return Ranks(placed)
 
 
+def fail_together(message: str, code: int, device: str = "auto") -> bool:
+    """Tell the other ranks of a failure before they have met: they wait for this one. Does one of them speak for it?
+
+    What all ranks do first with each other is to say whether they have failed (`Ranks.together`). One that cannot meet
+    them within a minute speaks for itself.
+    """
+    try:
+        ranks = join(device, _FAILED_MINUTES)
+        if ranks.alone:
+            return False
+        ranks.gather((message, code))
+    except LinnetError:
+        return False
+    return not ranks.is_first
+
+
 def group_timeout() -> float:
     """Seconds that a rank of the group waits for another."""
     kinds = dist.get_backend_config()
@@ -343,6 +363,13 @@ def _sentence(error: Exception) -> str:
     """An error in one line; of a fault of the program its kind too."""
     text = (str(error).strip().splitlines() or [""])[0]
     return text if isinstance(error, LinnetError) else f"{type(error).__name__}: {text}"
+
+
+def _plain_problem(problem: Exception) -> str:
+    """What a collective failed of, without the place in C++ where that was noticed and guesses at the cause."""
+    first_line = (str(problem).strip().splitlines() or [""])[0]
+    plain = re.sub(r"^(\[\S*/\S*\] )+", "", first_line).partition(" This is typically")[0]
+    return plain[:160].strip(" .,") or type(problem).__name__
 
 
 def _short(value: object) -> str:
