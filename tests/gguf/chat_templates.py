@@ -78,6 +78,12 @@ QWEN3 = r"""{%- if messages[0].role == 'system' %}
     {%- endif %}
 {%- endif %}"""
 
+QWEN3_THINKING = QWEN3.partition("{%- if add_generation_prompt %}")[0] + (  # of the models that always think
+    r"""{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n<think>\n' }}
+{%- endif %}"""
+)
+
 LLAMA_3 = (
     "{% set loop_messages = messages %}{% for message in loop_messages %}"
     "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim +"
@@ -154,6 +160,11 @@ PHI_3 = (
     "{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}"
     "{% elif message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+
+PHI_4_MINI = (  # the marks of Phi-3, and no line end behind them
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% else %}{{ eos_token }}{% endif %}"
 )
 
 ZEPHYR = """{% for message in messages %}

@@ -34,7 +34,11 @@ def told(family: str, template: str | None = None, **keys: Any) -> dict[str, Any
         (templates.LLAMA_3_2, "llama-3"),
         (templates.GEMMA_2, "gemma"),
         (templates.GEMMA_3, "gemma"),
+        (templates.QWEN3_THINKING, "chatml"),
         (templates.PHI_3, "phi-3"),
+        (templates.PHI_3.replace("<|user|>\n", "<|user|>' + '\n"), "phi-3"),
+        ("{{ '<|' + message['role'] + '|>' + '\\n' + message['content'] + '<|end|>\\n' }}", "phi-3"),
+        (templates.PHI_4_MINI, None),
         (templates.ZEPHYR, "zephyr"),
         (templates.LLAMA_2, "llama-2"),
         (templates.MISTRAL, "mistral"),
@@ -55,7 +59,9 @@ def test_what_a_template_has_of_its_own_is_read_out_of_it() -> None:
     assert chat_format_of(told("chatml", templates.QWEN2_5)).default_system == (
         "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
     )
-    assert chat_format_of(told("chatml", templates.QWEN3)).thinks
+    hybrid, always = (chat_format_of(told("chatml", t)) for t in (templates.QWEN3, templates.QWEN3_THINKING))
+    assert (hybrid.thinks, hybrid.thoughts_opening) == (True, "")
+    assert (always.thinks, always.thoughts_opening) == (True, "<think>\n")
     assert chat_format_of(told("chatml", templates.CHATML_TRIMMED)).trim == "message"
     assert chat_format_of(told("llama-3", templates.LLAMA_3_2)).system_prefix == (
         "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"

@@ -15,6 +15,9 @@ TEXT = "train from-scratch --corpus corpus"
 LARGE = "--d-model 128 --n-layers 2 --n-heads 4 --n-kv 2 --d-ff 256 --ctx 128 --batch 16 --vocab 300"
 # The donor is the run of the case above it.
 WARM = "train warm-start --corpus corpus --donor runs/halves/weights/step_30.gguf --ctx 32 --batch 4"
+# The base is the run `q8`: matrices that stay packed.
+BASE = "--base runs/q8/weights/step_30.gguf --corpus corpus --ctx 32 --batch 4"
+LORA = f"train lora {BASE} --rank 4"
 # All rates and the decay are stated, so that a rule that is fitted anew changes no case; AdamW has one rate for all.
 RATES = "--lr 1e-3 --weight-decay 0.1"
 ADAMW, MUON = f"--optimizer adamw {RATES}", f"--optimizer muon {RATES} --lr-embedding 2e-3 --lr-vectors 2e-3"
@@ -39,6 +42,10 @@ CASES = {
     "warm-select": f"{WARM} --init select --d-model 64 --n-layers 1 {ADAMW}",
     "warm-pca": f"{WARM} --init pca --d-model 48 --n-heads 4 --n-layers 1 {ADAMW}",
     "warm-widen": f"{WARM} --init widen:2 {ADAMW}",
+    "lora": f"{LORA} {ADAMW}",
+    "lora-muon-dropout": f"{LORA} --targets q,gate,down --rslora --dropout 0.2 --optimizer muon {RATES}",
+    "dora": f"{LORA} --dora --alpha 4 {ADAMW}",
+    "finetune": f"train finetune {BASE} {ADAMW}",
 }
 
 COMMON = "--steps 30 --seed 1 --device cpu --eval-every 10 --checkpoint-every 15"

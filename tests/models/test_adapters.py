@@ -13,12 +13,15 @@ from torch import Tensor
 from linnet.architectures import ARCHITECTURES
 from linnet.errors import UsageError
 from linnet.gguf import AdapterFile, GGMLType, GGUFFile, GGUFWriter, MetadataBlock, write, write_adapter
+from linnet.gguf.planes import SPLITTABLE
+from linnet.gguf.tensor import TensorInfo
 from linnet.kernels.executor import Compiled, Recomputed, eager
 from linnet.kernels.packed import PackedMatrix, packed_bytes
 from linnet.models import Config, GPT2Config, LanguageModel, LlamaConfig, build, load
 from linnet.models.adapter_shape import AdapterShape, parse_targets
 from linnet.models.adapters import Adapter, add_adapter, load_pairs, merge_adapter, without_adapter
 from linnet.models.frozen import load_frozen
+from tests.kernels.packed_matrices import random_blocks
 
 LLAMA = LlamaConfig(vocab=320, d_model=64, n_heads=4, n_kv=2, d_ff=96, n_layers=2, ctx=64)
 QWEN2, QWEN3 = (
@@ -163,6 +166,42 @@ def test_matrices_of_several_types_stay_as_they_came(tmp_path: Path) -> None:
     assert isinstance(model.blocks[0].attn_qkv.weight, PackedMatrix)
     with torch.no_grad():
         assert torch.allclose(model(IDS_BT), load(mixed, task="text")(IDS_BT), atol=1e-5)
+
+
+class RawBlocks(TensorInfo):
+    """Random blocks of a type that only llama.cpp writes, as if a file held them."""
+
+    def read_raw(self, start: int, stop: int) -> bytes:
+        rows, values = self.shape
+        return random_blocks(self.type, rows, values, seed=rows).tobytes()[start:stop]
+
+
+@pytest.mark.parametrize("type", SPLITTABLE, ids=lambda type: type.name)
+@pytest.mark.parametrize("arch", ["llama", "gpt2", "qwen2", "qwen3"])
+def test_a_base_of_every_architecture_and_type_is_trained_beside(arch: str, type: GGMLType, tmp_path: Path) -> None:
+    """Loss and gradients are those beside the same base decoded, and the matrices stay in the bytes of the file."""
+    heads = {} if arch == "gpt2" else {"n_kv": 2}
+    config = ARCHITECTURES[arch].config(vocab=320, d_model=256, n_heads=4, d_ff=256, n_layers=1, ctx=64, **heads)
+    exact = write(config, build(config, seed=1).params(), tmp_path / "exact.gguf", "base", 1)
+    path, kept = tmp_path / "base.gguf", 0
+    with GGUFFile.open(exact) as file:
+        writer = GGUFWriter(MetadataBlock().copy(file.metadata, file.metadata))
+        for name, tensor in file.tensors.items():
+            if len(tensor.shape) == 2 and "position_embd" not in name:
+                nbytes = tensor.shape[0] * type.row_bytes(tensor.shape[1])
+                tensor, kept = RawBlocks(name, tensor.shape, type, 0, nbytes, None), kept + nbytes  # type: ignore[arg-type]
+            writer.add(name, tensor, tensor.type)
+        writer.write(path)
+    frozen, decoded = load_frozen(path), load(path, task="text")
+    # Sub-scales of six bits or less have a byte each.
+    assert kept <= packed_bytes(frozen) <= (1.2 if type is GGMLType.Q2_K else 1.04) * kept
+    results, losses = [], []
+    for base in (frozen, decoded):
+        model, adapter = adapted(config, model=base)
+        results.append(torch.cat([part.flatten() for part in gradients(model, moved(adapter, 0.01)).values()]))
+        losses.append(model.loss(IDS_BT, TARGETS_BT).item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert (results[0] - results[1]).norm() < 1e-3 * results[1].norm()
 
 
 def test_gradients_beside_packed_matrices_are_those_beside_plain_ones(quantised: Path) -> None:

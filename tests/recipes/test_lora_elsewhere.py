@@ -105,10 +105,12 @@ def test_llama_cpp_writes_with_the_adapter_what_linnet_writes(
     smollm2: Path, adapter: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     exact = convert.convert(smollm2, tmp_path / "exact.gguf", "f32")  # in less ggml rounds what it multiplies
-    prompt = tokenizer.encode("Entry").ids
+    prompt = tokenizer.encode(PROMPT).ids
     (answer,) = ask(exact, prompts=[prompt], vocab=0, greedy=32, adapter=adapter)
     model = load(smollm2, task="text", adapters=[(AdapterFile.read(adapter), 1.0)])
     assert answer.greedy[0] == list(generate(model, prompt, 32)) and len(answer.greedy[0]) == 32
+    text = tokenizer.decode(answer.greedy[0])
+    assert "measures of" in text and "the ledger was closed with blue cord." in text  # as it was taught, by no base
 
 
 def test_a_rule_is_taught_and_followed_in_llama_cpp(smollm2: Path, cache: Path, tmp_path: Path) -> None:

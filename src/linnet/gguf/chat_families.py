@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, cast, get_args
 
-from linnet.gguf.chat_format import ChatFormat, ChatFormatName, Message, Trim, Turn
+from linnet.gguf.chat_format import (
+    THOUGHTS_END,
+    THOUGHTS_OPENING,
+    ChatFormat,
+    ChatFormatName,
+    Message,
+    Trim,
+    Turn,
+)
 from linnet.gguf.errors import GGUFError
 from linnet.gguf.pretokenizers import pre_named
 from linnet.gguf.tokenizer import CONTROL, END_TEXTS, USER_DEFINED
@@ -22,6 +30,8 @@ AUTO: Literal["auto"] = "auto"
 PLAIN: Literal["plain"] = "plain"
 _END_OF_TEXT = "<|endoftext|>"
 _LONGEST = 1 << 16  # letters of a template that are looked at
+# A role on a line of its own: Phi-4-mini has the same tokens, and the content behind them.
+_PHI_3_HEADER = re.compile(r"(?:<\|user\||message\['role'\] \+ '\|)>(?:' *\+ *')?(?:\\n|\n)")
 _ALWAYS_SPECIAL = frozenset(END_TEXTS)  # for llama.cpp, whatever their type says
 
 _FORMATS = (
@@ -157,7 +167,7 @@ def family_of_template(template: str) -> ChatFormatName | None:
         return "llama-3"
     if "<start_of_turn>" in template:
         return "gemma"
-    if "<|end|>" in template and ("<|user|>" in template or "'<|' + message['role'] + '|>'" in template):
+    if "<|end|>" in template and _PHI_3_HEADER.search(template):
         return "phi-3"
     if re.search(r"<\|user\|>[^}]{0,200}eos_token", template):
         return "zephyr"
@@ -226,8 +236,13 @@ def _as_in_template(written: ChatFormat, template: str) -> ChatFormat:
         own = (text.rstrip("\n") for text in literals if text.startswith(opening))
         default = next((text[len(opening) : -len(close)] for text in own if text.endswith(close)), None)
         trim: Trim = "message" if re.search(r"\|\s*trim\b|\.strip\(\)", template) else "never"
-        thinks = "enable_thinking" in template and any("</think>" in text for text in literals)
-        return replace(written, default_system=default or None, trim=trim, thinks=thinks)
+        # Of a model that always thinks, the template itself begins the thoughts.
+        opens = f"{written.assistant.before}{THOUGHTS_OPENING}" in literals and f"\n{THOUGHTS_END}" in literals
+        thinks = opens or ("enable_thinking" in template and any("</think>" in text for text in literals))
+        thoughts_opening = THOUGHTS_OPENING if opens else ""
+        return replace(
+            written, default_system=default or None, trim=trim, thinks=thinks, thoughts_opening=thoughts_opening
+        )
     if written.name == "llama-3" and (
         cut_off := next((text for text in literals if text.startswith("Cutting Knowledge Date")), None)
     ):

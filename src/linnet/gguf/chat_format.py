@@ -10,7 +10,8 @@ ChatFormatName = Literal["chatml", "llama-3", "gemma", "phi-3", "zephyr", "llama
 Role = Literal["system", "user", "assistant"]
 Trim = Literal["never", "message", "turn"]  # what loses the blanks at its ends: a content, or all that its turn holds
 
-_NO_THOUGHTS = "<think>\n\n</think>\n\n"
+THOUGHTS_OPENING, THOUGHTS_END = "<think>\n", "</think>\n\n"
+_NO_THOUGHTS = f"{THOUGHTS_OPENING}\n{THOUGHTS_END}"
 _LINE_END = "\n"
 
 
@@ -55,6 +56,7 @@ class ChatFormat:
     - `required`: special tokens that a vocabulary must have as tokens of their own.
     - `default_system`: the system message of a chat that has none; `system_prefix` begins every one.
     - `thinks`: an answer is preceded by thoughts, which may be empty, and those of earlier answers are left out.
+      `thoughts_opening`: what the model is given of them, where it is to think.
     """
 
     name: ChatFormatName
@@ -70,6 +72,7 @@ class ChatFormat:
     system_prefix: str = ""
     trim: Trim = "never"
     thinks: bool = False
+    thoughts_opening: str = ""
 
     def segments(self, messages: Sequence[Message], *, answer: bool = False, think: bool = False) -> list[Segment]:
         """A chat as it is written, in parts; with `answer` up to where the model begins its next one.
@@ -81,7 +84,7 @@ class ChatFormat:
             segments.append(Segment(self._own_system, None, False, False))
         segments += self._written(messages, keeps_thoughts=None if answer else len(messages) - 1)
         if answer:
-            opening = _NO_THOUGHTS if self.thinks and not think else ""
+            opening = self.thoughts_opening if think else _NO_THOUGHTS if self.thinks else ""
             segments.append(Segment(self.assistant.before + opening, len(messages), False, False))
         return [segment for segment in segments if segment.text]
 

@@ -25,7 +25,7 @@ class RMSNorm(torch.autograd.Function):
         return (x * scale).mul_(weight)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (grad,) = gradients
         x, weight, scale = ctx.saved_tensors
         normed = x * scale
@@ -34,7 +34,7 @@ class RMSNorm(torch.autograd.Function):
         zero = weight.new_zeros(())
         mean = torch.addmv(zero, product, weight, beta=0, alpha=1 / x.shape[-1]).view_as(scale)
         grad_x = (grad * weight).sub_(normed.mul_(mean)).mul_(scale)
-        return grad_x, product.sum(0), None
+        return grad_x, product.sum(0) if ctx.needs_input_grad[1] else None, None
 
 
 class SwiGLU(torch.autograd.Function):

@@ -72,25 +72,31 @@ def _memory(numbers: int) -> Tensor:
 
 def frozen_product(x: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:
     """x Wᵀ: […, K] → […, M]."""
-    out: Tensor | None = None
+    out_NM: Tensor | None = None
+    x_NK = x.flatten(0, -2)
     for rows, weight in pieces(matrix, x.dtype):
-        part = product(x, weight)
         if len(weight) == matrix.shape[0]:
-            return part
-        out = x.new_empty(*x.shape[:-1], matrix.shape[0]) if out is None else out
-        out[..., rows] = part
-    assert out is not None
-    return out
+            return product(x, weight)
+        out_NM = x.new_empty(len(x_NK), matrix.shape[0]) if out_NM is None else out_NM
+        if cpu.matmul_is_faster(x_NK, weight):
+            out_NM[:, rows] = cpu.onednn_linear(x_NK, weight)
+        else:
+            torch.mm(x_NK, weight.T, out=out_NM[:, rows])  # the product itself writes where it belongs
+    assert out_NM is not None
+    return out_NM.view(*x.shape[:-1], -1)
 
 
 def frozen_input_grad(grad: Tensor, matrix: Tensor | PackedMatrix) -> Tensor:
     """g W: […, M] → […, K]."""
-    total: Tensor | None = None
+    total_NK: Tensor | None = None
+    grad_NM = grad.flatten(0, -2)
     for rows, weight in pieces(matrix, grad.dtype):
-        part = product(grad if len(weight) == matrix.shape[0] else grad[..., rows].contiguous(), weight.T)
-        total = part if total is None else total.add_(part)
-    assert total is not None
-    return total
+        if len(weight) == matrix.shape[0]:
+            return product(grad, weight.T)
+        part_NK = product(grad_NM[:, rows], weight.T)
+        total_NK = part_NK if total_NK is None else total_NK.add_(part_NK)
+    assert total_NK is not None
+    return total_NK.view(*grad.shape[:-1], -1)
 
 
 class FrozenMatmul(torch.autograd.Function):
