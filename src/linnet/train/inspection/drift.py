@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from linnet.train.inspection.cpu_sums import Scratch, Sums, distance_sums, signed_heads, square_sums
 from linnet.train.inspection.late_events import EventRow, Look
 from linnet.train.inspection.pieces import PieceTable, TensorPiece, is_stacked, l2_of
+from linnet.train.inspection.row_sums import Distances, RowTable
 from linnet.train.process import threads
 
 EMBEDDING = "token_embd.weight"
@@ -35,10 +35,9 @@ def drift_figures(piece: TensorPiece, now: Tensor, first: Tensor) -> Tensor:
     return _cosine_and_distance(piece.of(now).reshape(1, -1), piece.of(first).reshape(1, -1))[0]
 
 
-def _cosine_and_distance(now_RM: Tensor, first_RM: Tensor, first_norm_R: Tensor | None = None) -> Tensor:
+def _cosine_and_distance(now_RM: Tensor, first_RM: Tensor) -> Tensor:
     """[R, 2]."""
-    first_norm_R = l2_of(first_RM, 1) if first_norm_R is None else first_norm_R
-    cosine_R = _cosine(torch.linalg.vecdot(now_RM, first_RM), l2_of(now_RM, 1), first_norm_R)
+    cosine_R = _cosine(torch.linalg.vecdot(now_RM, first_RM), l2_of(now_RM, 1), l2_of(first_RM, 1))
     return torch.stack((cosine_R, l2_of(now_RM - first_RM, 1)), 1)
 
 
@@ -68,10 +67,12 @@ class DriftFigures:
         trained_pieces = [piece for piece in pieces if piece.parameter in self._trained]
         self._rows = [row for piece in trained_pieces for row in drift_rows(piece)]
         self._stacked = is_stacked(parameters) if stacked is None else stacked
-        self._pieces = [(piece, signed_heads(piece.heads, by_columns=piece.by_columns)) for piece in trained_pieces]
-        self._table = PieceTable(trained_pieces, parameters) if self._stacked else None
+        if self._stacked:
+            self._table = PieceTable(trained_pieces, parameters)
+        else:
+            self._by_row = RowTable(trained_pieces, parameters)
+            self._distances: Distances | None = None
         self._first_norm_R: Tensor | None = None
-        self._first_norm_V: Tensor | None = None  # of tokens
         self._log_spaced_K: Tensor | None = None  # places of the tokens that are told of
 
     @torch.no_grad()
@@ -81,14 +82,13 @@ class DriftFigures:
             return self._look(counts_V)
 
     def _look(self, counts_V: Tensor | None) -> Look:
-        values = [self._of_tensors_one_by_one() if self._table is None else self._of_tensors(self._table)]
+        of_tensors, of_tokens_V2 = self._of_tensors() if self._stacked else self._of_rows()
+        values = [of_tensors]
         if counts_V is None or EMBEDDING not in self._trained:
             return self._rows, values
         counts_V = counts_V.to(self._first[EMBEDDING].device)
-        first_VD = self._first[EMBEDDING]
-        if self._first_norm_V is None:
-            self._first_norm_V = l2_of(first_VD, 1)
-        of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), first_VD, self._first_norm_V)
+        if of_tokens_V2 is None:
+            of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
         if self._log_spaced_K is None:
             self._log_spaced_K = log_spaced(len(counts_V)).to(counts_V.device)
         tokens_K = by_frequency(counts_V)[self._log_spaced_K]
@@ -98,25 +98,19 @@ class DriftFigures:
         of_tokens = [EventRow("drift", {"param": EMBEDDING}, (("token_id", 0), ("freq", 0), *_FIGURES))] * len(tokens_K)
         return [*self._rows, *of_tokens, EventRow("scalars", {}, ((CORRELATION, 0),))], values
 
-    def _of_tensors_one_by_one(self) -> Tensor:
-        """[R · 2]: cosine and distance row by row."""
-        pairs = [
-            (piece.of(self._parameters[piece.parameter].detach()), piece.of(self._first[piece.parameter]), heads)
-            for piece, heads in self._pieces
-        ]
-        scratch = Scratch([now for now, _, _ in pairs], [heads for _, _, heads in pairs])
-        if self._first_norm_R is None:
-            own = [square_sums(first, heads, scratch) for _, first, heads in pairs]
-            self._first_norm_R = torch.tensor([of_row for of_rows in own for of_row in of_rows]).sqrt()
-        columns: tuple[Sums, Sums, Sums] = ([], [], [])
-        for now, first, heads in pairs:
-            for column, of_rows in zip(columns, distance_sums(now, first, heads, scratch), strict=True):
-                column += of_rows
-        dot_R, square_R, distance_R = torch.tensor(columns)
-        return torch.stack((_cosine(dot_R, square_R.sqrt(), self._first_norm_R), distance_R.sqrt()), 1).flatten()
+    def _of_rows(self) -> tuple[Tensor, Tensor | None]:
+        """[R · 2]: cosine and distance of tensors and heads; of each token [V, 2]."""
+        if self._distances is None:
+            self._distances = Distances(self._by_row, self._first)
+        figures_R2, of_rows_N2 = self._distances.figures(self._parameters, _cosine)
+        if EMBEDDING not in self._trained:
+            return figures_R2.flatten(), None
+        start = self._by_row.starts[EMBEDDING]
+        return figures_R2.flatten(), of_rows_N2[start : start + len(self._parameters[EMBEDDING])]
 
-    def _of_tensors(self, table: PieceTable) -> Tensor:
-        """The same, of many tensors in one go."""
+    def _of_tensors(self) -> tuple[Tensor, None]:
+        """[R · 2]: the same of many tensors in one go."""
+        table = self._table
         norms, dots, distances = [], [], []
         if self._first_norm_R is None:
             self._first_norm_R = table.by_row([l2_of(before, 2) for before in table.parts(self._first)], l2_of)
@@ -125,7 +119,7 @@ class DriftFigures:
             dots.append(torch.linalg.vecdot(now_PHM, first_PHM))
             distances.append(l2_of(now_PHM - first_PHM, 2))
         cosine_R = _cosine(table.by_row(dots, torch.sum), table.by_row(norms, l2_of), self._first_norm_R)
-        return torch.stack((cosine_R, table.by_row(distances, l2_of)), 1).flatten()
+        return torch.stack((cosine_R, table.by_row(distances, l2_of)), 1).flatten(), None
 
 
 def by_frequency(counts_V: Tensor) -> Tensor:

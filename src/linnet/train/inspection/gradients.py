@@ -13,9 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from linnet.train.inspection.cpu_sums import gradient_figures, signed_heads, update_figures
 from linnet.train.inspection.late_events import EventRow
 from linnet.train.inspection.pieces import PieceTable, TensorPiece, is_stacked, l2_of
+from linnet.train.inspection.row_sums import RowTable, gradient_figures, update_figures
 from linnet.train.process import threads
 
 _OF_GRADIENT = (("l2", 0), ("abs_mean", 0), ("nan_count", 0))
@@ -43,9 +43,9 @@ class GradientFigures:
         if self._stacked:
             self._table = PieceTable(trained_pieces, self._parameters)
             self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters)
-        self._pieces = trained_pieces
-        self._heads = [signed_heads(piece.heads, by_columns=piece.by_columns) for piece in trained_pieces]
-        self._is_matrix = [piece in matrices for piece in trained_pieces]
+        else:
+            self._by_row = RowTable(trained_pieces, self._parameters)
+            self._of_matrices = torch.tensor([self._by_row.whole[piece.tensor] for piece in matrices])
         self.rows = [row for piece in trained_pieces for row in _rows(piece)]
         self.rows += [_mask_row(piece, matrices) for piece in matrices]
         self._before: dict[str, Tensor] = {}
@@ -61,7 +61,9 @@ class GradientFigures:
         }
         with threads(1):  # a second one would be waited for at each of a thousand small operations
             if not self._stacked:
-                self._of_gradients_R3 = gradient_figures(self._tensors(gradients), self._heads)
+                rows = self._by_row
+                of_rows = rows.by_columns, rows.ranges_R2, rows.sizes_R
+                self._of_gradients_R3 = gradient_figures(rows.tensors(gradients), *of_rows)
                 return
             norms, sizes, nonfinite = [], [], []
             for gradient_PHM in self._table.parts(gradients):
@@ -79,15 +81,13 @@ class GradientFigures:
             if self._stacked:
                 ratio_R, in_use = self._of_updates()
             else:
-                before = self._tensors(self._before)
-                now = self._tensors(self._parameters)
-                ratio_R, in_use = update_figures(now, before, self._heads, self._is_matrix)
+                rows = self._by_row
+                of_rows = rows.by_columns, rows.ranges_R2, rows.sizes_R
+                figures_R2 = update_figures(rows.tensors(self._parameters), rows.tensors(self._before), *of_rows)
+                ratio_R, in_use = figures_R2[:, 0], figures_R2[self._of_matrices, 1]
             figures = torch.cat((torch.cat((self._of_gradients_R3, ratio_R[:, None]), 1).flatten(), in_use))
         self._before, self._of_gradients_R3 = {}, torch.empty(0)
         return figures
-
-    def _tensors(self, values: Mapping[str, Tensor]) -> list[Tensor]:
-        return [piece.of(values[piece.parameter].detach()) for piece in self._pieces]
 
     def _of_updates(self) -> tuple[Tensor, Tensor]:
         table, moved, norms = self._table, [], []
