@@ -256,3 +256,22 @@ def test_the_training_loss_with_dropout_is_another_quantity() -> None:
     assert compares_training({}, {}) and compares_training({"dropout": 0.0}, {})
     assert compares_training({"dropout": 0.1}, {"dropout": 0.1})
     assert not compares_training({"dropout": 0.1}, {})
+
+
+def test_losses_of_other_tokens_are_not_compared_though_there_are_as_many(
+    corpus: Path, tmp_path: Path, said: Said
+) -> None:
+    (tmp_path / "verse.txt").write_text(
+        "".join(f"{n} times {n} is {n * n}, said the owl to {n + 1} mice.\n" * 2 for n in range(900))
+    )
+    other = {**LAZY, "corpus": str(tmp_path / "verse.txt"), "steps": 2, "lr": 1e-3}
+    linnet.train(run_id="other", **other)
+    with pytest.raises(linnet.LinnetError, match="the baseline base has other tokens"):
+        linnet.train(run_id="mine", baseline="base", **other)
+    code, out, _ = said("compare", "--baseline", "base", "other")
+    assert code == 0 and "other tokens" in " ".join(out.split())
+    (standing,) = json.loads(said("compare", "--baseline", "base", "other", "--json")[1])
+    assert standing["verdict"] is None and "other tokens" in standing["why"]
+    shutil.rmtree(tmp_path / "runs/base/weights")  # it ended before its first checkpoint, or has none yet
+    _, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *SMALL, "--steps", "2", "--baseline", "base")
+    assert "it has no checkpoint yet that states its tokens, which are taken to be the same" in out
