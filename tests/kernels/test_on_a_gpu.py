@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from linnet import gguf
 from linnet.gguf.planes import SPLITTABLE
 from linnet.gguf.tensor import GGMLType
 from linnet.infer import generate
+from linnet.kernels import Graph
 from linnet.kernels.distillation import distillation_grad
 from linnet.kernels.executor import Compiled, Executor, eager
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build
@@ -36,6 +38,11 @@ from linnet.recipes import Lora, LoraOptions
 from linnet.train.checkpoint import copy_tensors
 from linnet.train.distillation import DistillationLoss, LiveTeacher
 from linnet.train.hardware import choose
+from linnet.train.inspection.captured_look import CapturedLook, Looker
+from linnet.train.inspection.drift import DriftFigures
+from linnet.train.inspection.late_events import LateEvents
+from linnet.train.inspection.pieces import tensor_pieces
+from linnet.train.inspection.taps import look_at_batch, look_at_probe
 from linnet.train.metrics import StepMetrics
 from linnet.train.muon import Muon
 from linnet.train.orthogonal import LEAST, orthogonal
@@ -363,6 +370,74 @@ def test_a_run_that_broke_off_and_was_resumed_is_the_undisturbed_one(
         assert whole.metrics()[metric].value.tolist() == resumed.metrics()[metric].value.tolist()
     files = [max((run.path / "weights").glob("step_*.gguf")) for run in (whole, resumed)]
     assert files[0].name == files[1].name and files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "vit"])
+def test_a_captured_look_tells_what_a_plain_one_and_a_cpu_do(name: str, dtype: torch.dtype) -> None:
+    """Activations, Gram matrices and drift: five looks each, of which the last three are replayed."""
+    config = VITS[name] if name in VITS else MODELS[name]
+    model = build(config, seed=0, device=DEVICE)
+    model.set_compute_dtype(dtype)
+    parameters = dict(model.named_parameters())
+    first = {key: parameter.detach().clone() for key, parameter in parameters.items()}
+    drift = DriftFigures(parameters, tensor_pieces(config, parameters.items()), first)
+    looks: dict[str, Looker] = {"taps": partial(look_at_batch, model), "gram": partial(look_at_probe, model)}
+    looks["drift"] = drift.look
+    captured = {kind: CapturedLook(look, model, partial(Graph, plain_calls=1)) for kind, look in looks.items()}
+    told: list[tuple[str, LateEvents, LateEvents]] = []
+    for number in range(5):
+        with torch.no_grad():
+            for parameter in parameters.values():
+                parameter.add_(
+                    0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)).cuda()
+                )
+        if isinstance(config, ViTConfig):
+            images = torch.randint(0, 256, (6, 3, 28, 28), generator=torch.Generator().manual_seed(number)).to(DEVICE)
+            inputs: dict[str, list[Tensor | None]] = {"taps": [images, None], "gram": [images], "drift": []}
+        else:
+            ids_BT = tokens(config.vocab, 4, 127, number)
+            counts_V = torch.bincount(ids_BT.flatten(), minlength=config.vocab)
+            inputs = {"taps": [ids_BT, None], "gram": [ids_BT[:1]], "drift": [counts_V]}
+        for kind, look in looks.items():
+            plain = LateEvents(number, *look(*inputs[kind]))
+            told.append((kind, LateEvents(number, *captured[kind](*inputs[kind])), plain))
+    assert all(look._can_be and look._captured is not None for look in captured.values()), "none was given up"
+    for kind, replayed, plain in told:  # at the end: no later look may write over what an earlier one found
+        pairs = list(zip(replayed.events(), plain.events(), strict=True))
+        assert pairs
+        for one, other in pairs:
+            assert one.kind == other.kind and one.fields.keys() == other.fields.keys(), kind
+            for field, value in other.fields.items():
+                exact = isinstance(value, str | None) or field in ("shape", "token_id", "freq", "nan_count")
+                assert one.fields[field] == (value if exact else near(value)), (kind, other.fields.get("region"), field)
+
+
+def near(value: Any) -> Any:
+    """Equal but for the order in which a GPU adds up; a number at the edge of a bin may fall to either side."""
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return [near(row) for row in value]
+    return pytest.approx(value, rel=1e-4, abs=max(2.0, 1e-3 * sum(value)) if _is_histogram(value) else 1e-5)
+
+
+def _is_histogram(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 32 and all(isinstance(count, int) for count in value)
+
+
+@pytest.mark.parametrize("graph", ["auto", "on", "off"])
+def test_a_training_that_is_looked_into_has_the_losses_of_one_that_is_not(
+    graph: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINNET_CACHE", str(tmp_path / "cache"))
+    flags: dict[str, Any] = {"corpus": corpus, "preset": "tiny", "vocab": 384, "device": DEVICE, "steps": 12}
+    flags |= {"graph": graph, "deterministic": True, "sample_every": 0, "checkpoint_every": 12, "run_id": "same"}
+    plain = linnet.train(**flags, runs=tmp_path / "plain")
+    seen = linnet.train(**flags, runs=tmp_path / "seen", inspect="all@2")
+    for metric in ("loss", "grad_norm", "validation/loss"):
+        assert plain.metrics()[metric].value.tolist() == seen.metrics()[metric].value.tolist()
+    assert {group: len(steps) for group, steps in seen.inspection().looks.items()}["taps"] == 7
+    notes = [event.data for event in seen.events().read_events() if event.kind == "note"]
+    assert not [note for note in notes if note.get("level") == "warning"], "no look was given up"
 
 
 def test_ordered_gradients_are_those_of_torchs_own_attention() -> None:

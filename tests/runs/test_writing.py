@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -440,3 +442,48 @@ def test_the_background_thread_never_writes_before_run_start(tmp_path: Path, mon
     bundle.run_end(None, None)
     kinds = [json.loads(line)["kind"] for line in bundle.events_path.read_text().splitlines()]
     assert kinds == ["run_start", "run_end"]
+
+
+LOOKED: list[tuple[str, dict[str, Any]]] = [
+    ("tap", {"region": "embd", "layer": None, "head": None, "dtype": "f32", "shape": [4, 2], "mean": 0.5, "dead": 0.0}),
+    ("tap", {"region": "ffn_out", "layer": 1, "head": None, "histogram": [1, 2], "min": math.nan, "max": math.inf}),
+    ("grad", {"param": "a.weight", "shape": [4, 2], "l2": 1e-7, "abs_mean": 2.5e-9, "nan_count": 0}),
+    ("grad", {"param": "a.weight", "head": 1, "l2": math.nan, "abs_mean": 1.0, "nan_count": 3, "update_ratio": 0.1}),
+    ("drift", {"param": "a.weight", "head": 1, "cos_to_init": 1.0, "l2_to_init": 0.25}),
+    ("drift", {"param": "a.weight", "token_id": 7, "freq": 9, "cos_to_init": -0.5, "l2_to_init": 3.0}),
+    ("mask", {"li": 0, "wi": 1, "wname": "a.weight", "density": 0.5}),
+    ("region_enter", {"region": "step", "us": 0.0}),
+    ("region_exit", {"region": "step", "us": 12.5}),
+    ("op_timing", {"compute_us": 12, "buckets": {"aten::mm": 9}}),
+]
+
+
+def test_a_look_is_written_at_once_as_its_events_are_one_by_one(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, both = (linnet.start(root, run_id=name, system_every=0) for name in ("one", "both"))
+    with one, both:
+        for kind, fields in LOOKED:
+            getattr(one, kind)(3, **fields)
+        calls: list[bytes] = []
+        write = os.write
+        monkeypatch.setattr("linnet.runs.sink._write", lambda fd, line: calls.append(line) or write(fd, line))
+        both.looked(3, LOOKED)
+        assert len(calls) == 1
+    written = [(root / name / "events.jsonl").read_text().splitlines()[1:-1] for name in ("one", "both")]
+    without_t = [[re.sub(r'"t":[^,]+,', "", line) for line in lines] for lines in written]
+    assert without_t[0] == without_t[1] and len(without_t[0]) == len(LOOKED)
+    both.looked(4, LOOKED)  # after its end: told of, and nothing raised
+    assert len(list(linnet.open("both").events().read_events())) == len(LOOKED) + 2
+
+
+def test_of_a_look_that_a_full_disk_cuts_off_every_line_is_there_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    with linnet.start(root, run_id="full", system_every=0) as run:
+        monkeypatch.setattr("linnet.runs.sink._write", lambda fd, lines: write(fd, lines[: len(lines) // 2]))
+        run.looked(3, LOOKED)
+        monkeypatch.setattr("linnet.runs.sink._write", write)
+        run._sink._next_try = 0.0
+        run.note("there is room again")
+    kinds = [event.kind for event in linnet.open("full").events().read_events()]
+    assert kinds == ["run_start", *(kind for kind, _ in LOOKED), "note", "run_end"]

@@ -6,15 +6,18 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import linnet
 from linnet.runs import Event, Run
-from linnet.runs.baseline import Comparison, comparisons, logged_comparisons
+from linnet.runs.baseline import AbortRule, Comparison, compares_training, comparisons, logged_comparisons
 from linnet.runs.loss_history import LossHistory
 from linnet.train import Callback
+from linnet.train.baseline_callback import BaselineCallback
+from linnet.train.callback import Callbacks, TrainingContext
 from tests.conftest import SMALL, Said, interrupt
 from tests.scale.forked_ranks import fork_ranks
 
@@ -200,3 +203,75 @@ def test_the_end_of_a_run_and_show_say_how_it_stands(small: list[str], said: Sai
     _, shown, _ = said("show", "slow")
     assert "baseline" in shown
     assert "% behind base at step 12" in shown
+
+
+class EndedError(Exception):
+    """A comparison has ended the run."""
+
+
+def judged(rule: str, comparisons: list[tuple[int, str, float]], steps: int = 100) -> int | None:
+    """The step at which comparisons (step, metric, share behind) end a run of so many; None: they do not."""
+
+    def abort(why: str) -> None:
+        raise EndedError(why)
+
+    callback = BaselineCallback(
+        SimpleNamespace(id="base"),  # type: ignore[arg-type]
+        AbortRule.parse(rule), Callbacks([]), unit="tokens", seen=0, scored=lambda step: 1,
+    )  # fmt: skip
+    callback.attach(TrainingContext(SimpleNamespace(compare=lambda *_, **__: None), None, abort, abort))  # type: ignore[arg-type]
+    callback._steps_planned = steps
+    for step, metric, share in comparisons:
+        try:
+            callback._log_comparison(Comparison(step, metric, float(step), 2.0 * (1 + share), 2.0))
+        except EndedError:
+            return step
+    return None
+
+
+HELD_OUT = "validation/loss"
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "ends"),
+    [
+        ([(10, "loss", 0.2), (20, "loss", 0.2)], 20),
+        ([(10, "loss", 0.2), (20, "loss", 0.01), (30, "loss", 0.2)], None),
+        ([(10, "loss", 0.2), (10, HELD_OUT, 0.2), (20, "loss", 0.2)], 20),
+        # What it is judged by is its held-out loss, however well it learns its text by heart.
+        ([(10, "loss", -0.3), (10, HELD_OUT, 0.2), (20, "loss", -0.4), (20, HELD_OUT, 0.3)], 20),
+        ([(10, HELD_OUT, 0.2), (20, "loss", 0.0), (30, "loss", 0.0), (30, HELD_OUT, 0.0)], None),
+        ([(10, HELD_OUT, 0.0), (11, "loss", 0.2), (12, "loss", 0.2), (13, "loss", 0.2)], None),
+        ([(10, HELD_OUT, 0.0), (11, "loss", 0.2), (12, "loss", 0.2), (20, HELD_OUT, 0.2), (21, "loss", 0.2)], 21),
+        ([(90, HELD_OUT, 0.2), (100, HELD_OUT, 0.2)], None),  # there is nothing left to end
+    ],
+)
+def test_a_run_is_ended_by_the_loss_that_it_is_judged_by(
+    comparisons: list[tuple[int, str, float]], ends: int | None
+) -> None:
+    assert judged("5%", comparisons) == ends
+
+
+def test_the_training_loss_with_dropout_is_another_quantity() -> None:
+    assert compares_training({}, {}) and compares_training({"dropout": 0.0}, {})
+    assert compares_training({"dropout": 0.1}, {"dropout": 0.1})
+    assert not compares_training({"dropout": 0.1}, {})
+
+
+def test_losses_of_other_tokens_are_not_compared_though_there_are_as_many(
+    corpus: Path, tmp_path: Path, said: Said
+) -> None:
+    (tmp_path / "verse.txt").write_text(
+        "".join(f"{n} times {n} is {n * n}, said the owl to {n + 1} mice.\n" * 2 for n in range(900))
+    )
+    other = {**LAZY, "corpus": str(tmp_path / "verse.txt"), "steps": 2, "lr": 1e-3}
+    linnet.train(run_id="other", **other)
+    with pytest.raises(linnet.LinnetError, match="the baseline base has other tokens"):
+        linnet.train(run_id="mine", baseline="base", **other)
+    code, out, _ = said("compare", "--baseline", "base", "other")
+    assert code == 0 and "other tokens" in " ".join(out.split())
+    (standing,) = json.loads(said("compare", "--baseline", "base", "other", "--json")[1])
+    assert standing["verdict"] is None and "other tokens" in standing["why"]
+    shutil.rmtree(tmp_path / "runs/base/weights")  # it ended before its first checkpoint, or has none yet
+    _, out, _ = said("train", "from-scratch", "--corpus", str(corpus), *SMALL, "--steps", "2", "--baseline", "base")
+    assert "it has no checkpoint yet that states its tokens, which are taken to be the same" in out

@@ -265,6 +265,54 @@ def test_gradients_of_a_vision_transformer_are_autograds(stacked: bool) -> None:
     )
 
 
+def test_large_tensors_are_told_of_on_a_cpu_as_in_one_go() -> None:
+    """They are read some rows at a time there: of each more than one stretch, the last one shorter."""
+    config = LlamaConfig(vocab=1999, d_model=96, n_heads=3, n_kv=3, d_ff=1100, n_layers=3, ctx=16)
+    told_by: dict[bool, list[Fields]] = {}
+    for stacked in (False, True):
+        model = build(config, seed=1)
+        parameters, pieces = dict(model.named_parameters()), tensor_pieces(config, model.named_parameters())
+        first = {name: p.detach().clone() for name, p in parameters.items()}
+        observer = GradientFigures(parameters, pieces, stacked=stacked)
+        dice = torch.Generator().manual_seed(0)
+        for parameter in parameters.values():
+            parameter.grad = torch.randn(parameter.shape, generator=dice)
+        with torch.no_grad():
+            parameters["blocks.1.ffn_down.weight"][::2] = 0
+        observer.after_backward()
+        with torch.no_grad():
+            for parameter in parameters.values():
+                parameter.add_(0.01 * torch.randn(parameter.shape, generator=dice))
+        seen = told(1, observer.rows, [observer.after_update()])
+        drift = DriftFigures(parameters, pieces, first, stacked=stacked)
+        told_by[stacked] = [*seen, *told(1, *drift.look(torch.arange(1999) + 1))]
+    assert len(told_by[False]) == len(told_by[True]) > 380
+    for one, other in zip(told_by[False], told_by[True], strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            exact = isinstance(value, str | list)
+            assert one[name] == (value if exact else pytest.approx(value, rel=1e-5)), (other.get("param"), name)
+
+
+def test_what_is_not_finite_in_a_gradient_is_counted_in_its_tensor_and_head() -> None:
+    config = TINY["llama"]
+    model = build(config)
+    observer = GradientFigures(dict(model.named_parameters()), tensor_pieces(config, model.named_parameters()))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients["blocks.1.attn_output.weight"][3, 17] = torch.nan  # of the third of four heads
+    gradients["blocks.0.attn_qkv.weight"][5, :2] = -torch.inf  # of the first one of the queries
+    gradients["token_embd.weight"][0, 0] = 1e30  # its square is too large for float32, and it is finite
+    observer.after_backward()
+    events = [e for e in told(1, observer.rows, [observer.after_update()]) if e["kind"] == "grad"]
+    odd = {(event["param"], event.get("head")): event["nan_count"] for event in events if event["nan_count"]}
+    assert odd == {
+        ("blk.1.attn_output.weight", None): 1, ("blk.1.attn_output.weight", 2): 1,
+        ("blk.0.attn_q.weight", None): 2, ("blk.0.attn_q.weight", 0): 2,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_norms_of_millions_of_numbers_are_exact(dim: int | None) -> None:
     numbers = 0.02 * torch.randn(3, 1_500_001, generator=torch.Generator().manual_seed(0))

@@ -11,6 +11,7 @@ from linnet.board.plot import sparkline
 from linnet.cli.options import RunFilters, choose_runs
 from linnet.cli.printing import paint, print_json, print_table, width
 from linnet.errors import UsageError
+from linnet.gguf.token_spelling import stated_tokens
 from linnet.runs import Run, RunStore
 from linnet.runs.baseline import (
     Comparison,
@@ -39,7 +40,8 @@ def print_standings(
             f" baseline; `{words.listing(store.root)}` lists them"
         )
     history = LossHistory.of(base)
-    compared = [(run, *_compared(run, base, history)) for run in runs]
+    tokens = _tokens_of(base)
+    compared = [(run, *_compared(run, base, history, tokens)) for run in runs]
     if json:
         print_json([_as_json(run, base, all_made, why) for run, all_made, why in compared])
         return
@@ -66,10 +68,20 @@ def _runs(store: RunStore, base: Run, references: Sequence[str], filters: RunFil
     return [Run.load(summary.path) for summary in store.list() if summary.manifest.compare_to == base.id]
 
 
-def _compared(run: Run, base: Run, history: LossHistory) -> tuple[list[Comparison], str | None]:
-    """Its comparisons; or why there are none."""
+def _tokens_of(run: Run) -> list[str] | None:
+    """Its tokens; None where no checkpoint states them."""
+    checkpoints = run.checkpoints()
+    return stated_tokens(checkpoints[-1]) if checkpoints else None
+
+
+def _compared(
+    run: Run, base: Run, history: LossHistory, tokens: list[str] | None
+) -> tuple[list[Comparison], str | None]:
+    """Its comparisons with a baseline of these tokens; or why there are none."""
     if (why := why_incomparable(run.manifest.model, base.manifest)) is not None:
         return [], why
+    if tokens is not None and (own_tokens := _tokens_of(run)) is not None and own_tokens != tokens:
+        return [], f"the baseline {base.id} has other tokens: losses of other tokens say nothing about each other"
     own = LossHistory.of(run)
     results = comparisons(own, history, training=compares_training(run.config, base.config))
     if run.status == "aborted" and run.manifest.compare_to == base.id:  # the comparison that ended it is known

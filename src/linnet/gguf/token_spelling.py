@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from linnet.errors import LinnetError
+from linnet.gguf.file import GGUFFile
 from linnet.gguf.tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 
 _WRITTEN = (UNKNOWN, CONTROL, USER_DEFINED)  # spelt as they are, not in the kind's own alphabet
@@ -39,3 +42,13 @@ def byte_letters() -> dict[str, int]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+def stated_tokens(path: str | os.PathLike[str]) -> list[str] | None:
+    """The tokens that a file states; None where it states none or cannot be read."""
+    try:
+        with GGUFFile.open(path) as file:
+            tokens: Any = file.metadata.get("tokenizer.ggml.tokens")
+    except (LinnetError, OSError):
+        return None
+    return None if tokens is None else list(tokens)

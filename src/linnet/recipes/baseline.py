@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from linnet import gguf
-from linnet.errors import LinnetError, UsageError
+from linnet.errors import UsageError
+from linnet.gguf.token_spelling import stated_tokens
 from linnet.recipes.job import Job
 from linnet.runs import Run, RunError, RunStore
 from linnet.runs.baseline import AbortRule, Baseline, compares_training, find_baseline, why_incomparable
@@ -63,16 +63,14 @@ def check_baseline(baseline: Baseline | None, job: Job, data: RunData) -> None:
 
 def _has_other_tokens(run: Run, data: RunData) -> bool:
     """Has a checkpoint of the run another vocabulary than the data? False where there is none to tell by."""
-    checkpoints = run.checkpoints()
     own: Any = None if data.vocabulary is None else data.vocabulary.get(_TOKENS)
-    if not checkpoints or own is None:
-        return False
-    try:
-        with gguf.GGUFFile.open(checkpoints[-1]) as file:
-            known: Any = file.metadata.get(_TOKENS)
-    except (LinnetError, OSError):
-        return False
-    return known is not None and list(known) != list(own)
+    known = _tokens_of(run)
+    return own is not None and known is not None and known != list(own)
+
+
+def _tokens_of(run: Run) -> list[str] | None:
+    checkpoints = run.checkpoints()
+    return stated_tokens(checkpoints[-1]) if checkpoints else None
 
 
 def baseline_remark(baseline: Baseline | None, job: Job) -> str | None:
@@ -88,6 +86,8 @@ def baseline_remark(baseline: Baseline | None, job: Job) -> str | None:
     text = f"compared with the baseline {baseline.id} ({how_far}{going_on})"
     if not compares_training(job.config_fields(), baseline.run.manifest.config):
         text += ": by the held-out loss alone, for its training loss is another quantity"
+    if "vocab" in baseline.run.manifest.model and _tokens_of(baseline.run) is None:
+        text += "; it has no checkpoint yet that states its tokens, which are taken to be the same"
     rule = job.settings.abort_behind
     return text if rule is None else f"{text}; ended when it is behind by more than {rule} (`abort_behind`)"
 

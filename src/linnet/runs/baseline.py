@@ -27,9 +27,21 @@ WINDOW = 50  # steps whose mean is the training loss that is compared
 TIMES = 50  # how often the training loss is compared in a run
 _LEAST_LOSS = 0.1  # nats; below, a thousandth of a nat is par, for the shares of next to nothing say nothing
 _LARGEST_EXPONENT = 700.0
-# Settings without which two training losses are not the same quantity: a loss of one's own, varied and mixed images.
+# Settings without which two training losses are not the same quantity: a loss of one's own, units and inputs that are
+# left out, varied and mixed images.
 _OF_THE_LOSS = (
-    *("own_loss", "loss", "beta", "label_smoothing", "mixup", "cutmix", "erase", "rand_augment", "magnitude"),
+    *(
+        "own_loss",
+        "loss",
+        "beta",
+        "dropout",
+        "label_smoothing",
+        "mixup",
+        "cutmix",
+        "erase",
+        "rand_augment",
+        "magnitude",
+    ),
     *("shift", "rotate", "zoom", "shear", "crop", "flip"),
 )
 
@@ -93,7 +105,7 @@ class Comparison:
 class AbortRule:
     """`SHARE[@STEP]`: a run ends that is behind its baseline by more than this share of its loss, from a step on.
 
-    Twice in a row, so that a spike ends none. Without a step from the tenth of the run on.
+    Twice in a row by one quantity, so that a spike ends none. Without a step from the tenth of the run on.
     """
 
     share: float
@@ -187,7 +199,7 @@ def why_incomparable(model: Mapping[str, Any], baseline: Manifest) -> str | None
 
 def compares_training(config: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
     """Is the training loss of two runs the same quantity, by their settings?"""
-    return all(config.get(name) == baseline.get(name) for name in _OF_THE_LOSS)
+    return all((config.get(name) or None) == (baseline.get(name) or None) for name in _OF_THE_LOSS)
 
 
 def compare_step(own: LossHistory, baseline: LossHistory, row: int = -1) -> Comparison | None:

@@ -6,14 +6,14 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from linnet.display import Shown, one_line
 from linnet.runs import provenance
-from linnet.runs.encode import drop_none, flat_names, jsonable_record, safe_text, whole_number
+from linnet.runs.encode import drop_none, encode_lines, flat_names, jsonable_record, safe_text, whole_number
 from linnet.runs.events import iso_now
 from linnet.runs.folder import ARTIFACTS, EVENTS, ID_TEMPLATE, MANIFEST, WEIGHTS, absolute
 from linnet.runs.manifest import Manifest
@@ -54,6 +54,14 @@ def join_fields(own: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
         return own | others
     apart |= {name: value for name, value in others.items() if name == "values"}
     return own | {name: value for name, value in others.items() if name not in apart} | {"values": apart}
+
+
+def _encode_figures(record: dict[str, Any]) -> bytes:
+    """A line of plain figures; of those that are not finite, which the encoder makes null of, the careful way."""
+    line = encode_lines([record])
+    if b"null" in line:
+        line = encode_lines([jsonable_record(record)])
+    return line
 
 
 class RunBundle(Shown):
@@ -406,6 +414,21 @@ class RunBundle(Shown):
     def region_exit(self, step: int, region: str, us: Any = None) -> None:
         """The stretch that began last, and has not ended, ends."""
         self._event("region_exit", step, {"region": region, "us": us})
+
+    @never_raises
+    def looked(self, step: int, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """What a look has seen in a step, as the methods of its kinds write it, but by one call of the system."""
+        if not self._open or self._append != self._sink.append:  # before its start, after its end: one by one
+            for kind, fields in events:
+                getattr(self, kind)(step, **fields)
+            return
+        records = []
+        for kind, fields in events:
+            record: dict[str, Any] = {"kind": kind, "t": 0.0, "step": step}
+            if kind == "drift":  # these first, as `drift` has them
+                record |= {name: fields[name] for name in ("param", "cos_to_init", "l2_to_init")}
+            records.append({**record, **fields})
+        self._sink.append_lines(records, _encode_figures)
 
     # -- the rest ----------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class BaselineCallback(Callback):
         self._unit, self._seen, self._scored = unit, float(seen), scored
         # The last steps: number, tokens before and after it, loss.
         self._steps: deque[tuple[int, float, float, float]] = deque(maxlen=WINDOW)
-        self._behind_since: int | None = None  # the first of the comparisons in a row that are too far behind
+        self._behind_since: dict[str, int] = {}  # by metric, the first comparison in a row that is too far behind
         self._made: list[Comparison] = []
         self._steps_planned = 0
         self._told_of_end = False
@@ -113,14 +113,19 @@ class BaselineCallback(Callback):
             )
 
     def _with_abort(self, comparison: Comparison) -> Comparison:
-        """The comparison, and whether it ends the run: the second in a row that is so far behind does."""
-        rule = self._rule
+        """The comparison, and whether it ends the run: the second in a row of one quantity that is so far behind does.
+
+        The training loss ends none whose held-out loss, by which it is judged, was not so far behind when last asked.
+        """
+        rule, metric = self._rule, comparison.metric
         if rule is None or not rule.counts_at(comparison.step, self._steps_planned) or comparison.share <= rule.share:
-            self._behind_since = None
+            self._behind_since.pop(metric, None)
             return comparison
-        if self._behind_since is None:
-            self._behind_since = comparison.step
-        return replace(comparison, aborts=self._behind_since < comparison.step < self._steps_planned)
+        since = self._behind_since.setdefault(metric, comparison.step)
+        judged = latest_of([*self._made, comparison])
+        assert judged is not None
+        is_hopeless = judged.metric in self._behind_since
+        return replace(comparison, aborts=is_hopeless and since < comparison.step < self._steps_planned)
 
     def _note_end(self, step: int) -> None:
         """Say once that the run has come to where its baseline ended."""

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from linnet.train.inspection.late_events import EventRow, Look
-from linnet.train.inspection.pieces import PieceTable, TensorPiece, l2_of
+from linnet.train.inspection.pieces import PieceTable, TensorPiece, is_stacked, l2_of
+from linnet.train.inspection.row_sums import Distances, RowTable
 from linnet.train.process import threads
 
 EMBEDDING = "token_embd.weight"
@@ -50,7 +51,7 @@ class DriftFigures:
     """Looks at the weights after a step.
 
     - `first`: their first values by the names of the parameters, on the same device.
-    - `stacked`: are tensors of one shape looked at in one go? None: on a GPU.
+    - `stacked`: are tensors of one shape looked at in one go? None: but on a CPU.
     """
 
     def __init__(
@@ -65,7 +66,12 @@ class DriftFigures:
         self._trained = {name for name, parameter in parameters.items() if parameter.requires_grad}
         trained_pieces = [piece for piece in pieces if piece.parameter in self._trained]
         self._rows = [row for piece in trained_pieces for row in drift_rows(piece)]
-        self._table = PieceTable(trained_pieces, parameters, stacked=stacked)
+        self._stacked = is_stacked(parameters) if stacked is None else stacked
+        if self._stacked:
+            self._table = PieceTable(trained_pieces, parameters)
+        else:
+            self._by_row = RowTable(trained_pieces, parameters)
+            self._distances: Distances | None = None
         self._first_norm_R: Tensor | None = None
         self._log_spaced_K: Tensor | None = None  # places of the tokens that are told of
 
@@ -76,11 +82,13 @@ class DriftFigures:
             return self._look(counts_V)
 
     def _look(self, counts_V: Tensor | None) -> Look:
-        values = [self._of_tensors()]
+        of_tensors, of_tokens_V2 = self._of_tensors() if self._stacked else self._of_rows()
+        values = [of_tensors]
         if counts_V is None or EMBEDDING not in self._trained:
             return self._rows, values
         counts_V = counts_V.to(self._first[EMBEDDING].device)
-        of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
+        if of_tokens_V2 is None:
+            of_tokens_V2 = _cosine_and_distance(self._parameters[EMBEDDING].detach(), self._first[EMBEDDING])
         if self._log_spaced_K is None:
             self._log_spaced_K = log_spaced(len(counts_V)).to(counts_V.device)
         tokens_K = by_frequency(counts_V)[self._log_spaced_K]
@@ -90,9 +98,20 @@ class DriftFigures:
         of_tokens = [EventRow("drift", {"param": EMBEDDING}, (("token_id", 0), ("freq", 0), *_FIGURES))] * len(tokens_K)
         return [*self._rows, *of_tokens, EventRow("scalars", {}, ((CORRELATION, 0),))], values
 
-    def _of_tensors(self) -> Tensor:
-        """[R · 2]: cosine and distance row by row."""
-        table, norms, dots, distances = self._table, [], [], []
+    def _of_rows(self) -> tuple[Tensor, Tensor | None]:
+        """[R · 2]: cosine and distance of tensors and heads; of each token [V, 2]."""
+        if self._distances is None:
+            self._distances = Distances(self._by_row, self._first)
+        figures_R2, of_rows_N2 = self._distances.figures(self._parameters, _cosine)
+        if EMBEDDING not in self._trained:
+            return figures_R2.flatten(), None
+        start = self._by_row.starts[EMBEDDING]
+        return figures_R2.flatten(), of_rows_N2[start : start + len(self._parameters[EMBEDDING])]
+
+    def _of_tensors(self) -> tuple[Tensor, None]:
+        """[R · 2]: the same of many tensors in one go."""
+        table = self._table
+        norms, dots, distances = [], [], []
         if self._first_norm_R is None:
             self._first_norm_R = table.by_row([l2_of(before, 2) for before in table.parts(self._first)], l2_of)
         for now_PHM, first_PHM in zip(table.parts(self._parameters), table.parts(self._first), strict=True):
@@ -100,7 +119,7 @@ class DriftFigures:
             dots.append(torch.linalg.vecdot(now_PHM, first_PHM))
             distances.append(l2_of(now_PHM - first_PHM, 2))
         cosine_R = _cosine(table.by_row(dots, torch.sum), table.by_row(norms, l2_of), self._first_norm_R)
-        return torch.stack((cosine_R, table.by_row(distances, l2_of)), 1).flatten()
+        return torch.stack((cosine_R, table.by_row(distances, l2_of)), 1).flatten(), None
 
 
 def by_frequency(counts_V: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from linnet.train.inspection.late_events import EventRow
-from linnet.train.inspection.pieces import PieceTable, TensorPiece, l2_of
+from linnet.train.inspection.pieces import PieceTable, TensorPiece, is_stacked, l2_of
+from linnet.train.inspection.row_sums import RowTable, gradient_figures, update_figures
 from linnet.train.process import threads
 
 _OF_GRADIENT = (("l2", 0), ("abs_mean", 0), ("nan_count", 0))
@@ -24,7 +25,7 @@ _FIGURES = (*_OF_GRADIENT, ("update_ratio", 0))
 class GradientFigures:
     """Looks at a step twice: when its gradients are there, and when it has moved the weights.
 
-    - `stacked`: are tensors of one shape looked at in one go? None: on a GPU.
+    - `stacked`: are tensors of one shape looked at in one go? None: but on a CPU.
     """
 
     def __init__(
@@ -36,10 +37,15 @@ class GradientFigures:
     ) -> None:
         self._parameters = {name: p for name, p in parameters.items() if p.requires_grad}
         trained_pieces = [piece for piece in pieces if piece.parameter in self._parameters]
-        self._table = PieceTable(trained_pieces, self._parameters, stacked=stacked)
         # What an adapter begins with is half of it zeros, which nobody has pruned.
         matrices = [piece for piece in trained_pieces if len(piece.shape) > 1 and piece.of_model]
-        self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters, stacked=stacked)
+        self._stacked = is_stacked(self._parameters) if stacked is None else stacked
+        if self._stacked:
+            self._table = PieceTable(trained_pieces, self._parameters)
+            self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters)
+        else:
+            self._by_row = RowTable(trained_pieces, self._parameters)
+            self._of_matrices = torch.tensor([self._by_row.whole[piece.tensor] for piece in matrices])
         self.rows = [row for piece in trained_pieces for row in _rows(piece)]
         self.rows += [_mask_row(piece, matrices) for piece in matrices]
         self._before: dict[str, Tensor] = {}
@@ -54,6 +60,11 @@ class GradientFigures:
             name: torch.zeros_like(p) if p.grad is None else p.grad.detach() for name, p in self._parameters.items()
         }
         with threads(1):  # a second one would be waited for at each of a thousand small operations
+            if not self._stacked:
+                rows = self._by_row
+                of_rows = rows.by_columns, rows.ranges_R2, rows.sizes_R
+                self._of_gradients_R3 = gradient_figures(rows.tensors(gradients), *of_rows)
+                return
             norms, sizes, nonfinite = [], [], []
             for gradient_PHM in self._table.parts(gradients):
                 norms.append(l2_of(gradient_PHM, 2))
@@ -67,20 +78,27 @@ class GradientFigures:
     def after_update(self) -> Tensor:
         """The weights have been moved: all figures, one row after the other."""
         with threads(1):
-            return self._of_updates()
+            if self._stacked:
+                ratio_R, in_use = self._of_updates()
+            else:
+                rows = self._by_row
+                of_rows = rows.by_columns, rows.ranges_R2, rows.sizes_R
+                figures_R2 = update_figures(rows.tensors(self._parameters), rows.tensors(self._before), *of_rows)
+                ratio_R, in_use = figures_R2[:, 0], figures_R2[self._of_matrices, 1]
+            figures = torch.cat((torch.cat((self._of_gradients_R3, ratio_R[:, None]), 1).flatten(), in_use))
+        self._before, self._of_gradients_R3 = {}, torch.empty(0)
+        return figures
 
-    def _of_updates(self) -> Tensor:
+    def _of_updates(self) -> tuple[Tensor, Tensor]:
         table, moved, norms = self._table, [], []
         for now_PHM, before_PHM in zip(table.parts(self._parameters), table.parts(self._before), strict=True):
             moved.append(l2_of(now_PHM - before_PHM, 2))
             norms.append(l2_of(before_PHM, 2))
-        ratio_R1 = (table.by_row(moved, l2_of) / table.by_row(norms, l2_of))[:, None]
-        figures = [torch.cat((self._of_gradients_R3, ratio_R1), 1).flatten()]
-        if self._matrices.groups:
-            in_use = [(before_P1M != 0).float().mean(2) for before_P1M in self._matrices.parts(self._before)]
-            figures.append(self._matrices.by_row(in_use, torch.sum))
-        self._before, self._of_gradients_R3 = {}, torch.empty(0)
-        return torch.cat(figures)
+        ratio_R = table.by_row(moved, l2_of) / table.by_row(norms, l2_of)
+        if not self._matrices.groups:
+            return ratio_R, ratio_R[:0]
+        in_use = [(before_P1M != 0).float().mean(2) for before_P1M in self._matrices.parts(self._before)]
+        return ratio_R, self._matrices.by_row(in_use, torch.sum)
 
 
 def _rows(piece: TensorPiece) -> list[EventRow]:

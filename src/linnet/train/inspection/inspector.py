@@ -126,8 +126,7 @@ class Inspector:
         while self._late and (wait or self._late[0].are_here()):
             pending = self._late.popleft()
             events = list(pending.events())
-            for event in events:
-                write(self._run, pending.step, event)
+            write(self._run, pending.step, events)
             self.on_events(pending.step, events)
 
     def kept(self) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -39,8 +39,7 @@ class EventRow:
 Look = tuple[Sequence[EventRow], Sequence[Tensor]]
 
 
-@dataclass(frozen=True)
-class InspectedEvent:
+class InspectedEvent(NamedTuple):
     """An event as it is written: fields and figures together."""
 
     kind: str
@@ -90,28 +89,37 @@ class LateEvents:
         for row in self._rows:
             fields = dict(row.fields)
             for name, count in row.figures:
-                own = numbers[at : at + max(1, count)]
-                at += max(1, count)
-                value = _figure(name, own if count else own[0])
-                if value is not None:
-                    fields[name] = value
+                value: Any
+                if count or name in _ODD:
+                    own = numbers[at : at + max(1, count)]
+                    at += max(1, count)
+                    value = _figure(name, own if count else own[0])
+                    if value is None:
+                        continue
+                else:
+                    value = float(f"{numbers[at]:.6g}")
+                    at += 1
+                fields[name] = value
             if fields.get("freq") == 0 or fields.get("density", 0) > _DENSE:  # nothing to tell of
                 continue
             if fields:
                 yield InspectedEvent(row.kind, fields)
 
 
-def write(run: Session, step: int, event: InspectedEvent) -> None:
-    """Write an event by the method of its kind."""
-    if event.kind == "scalars":
-        run.scalars(step, event.fields)
-    else:
-        getattr(run, event.kind)(step, **event.fields)
+def write(run: Session, step: int, events: Sequence[InspectedEvent]) -> None:
+    """Write events: metrics of the user's by their own method, all others in one go."""
+    run.looked(step, [event for event in events if event.kind != "scalars"])
+    for event in events:
+        if event.kind == "scalars":
+            run.scalars(step, event.fields)
 
 
 _NOT_THERE = frozenset(
     ("update_ratio", "effective_rank", "histogram", "edges", "drift/token_frequency")
 )  # where they have no meaning: NaN
+
+
+_ODD = _COUNTS | _NOT_THERE  # figures that are more than a number of six digits
 
 
 def _figure(name: str, value: float | list[float]) -> Any:

@@ -129,21 +129,20 @@ def l2_of(numbers: Tensor, dim: int | None = None) -> Tensor:
     return total
 
 
+def is_stacked(parameters: Mapping[str, Tensor]) -> bool:
+    """Are tensors of one shape looked at in one go? On a CPU that costs more than it spares."""
+    return any(parameter.device.type != "cpu" for parameter in parameters.values())
+
+
 class PieceTable:
     """Figures of many tensors: a row for each, behind it one for each of its heads.
 
-    On a GPU tensors of one shape are stacked, as those of all layers are, so that a look takes as many operations for
-    thirty layers as for six. On a CPU stacking costs more than it spares: each is a group of its own.
-
-    - `stacked`: None: as the device of the parameters wants it.
+    Tensors of one shape are stacked, as those of all layers are, so that a look takes as many operations for thirty
+    layers as for six. On a CPU each is read by itself (`cpu_sums.py`).
     """
 
-    def __init__(
-        self, pieces: Sequence[TensorPiece], parameters: Mapping[str, Tensor], *, stacked: bool | None = None
-    ) -> None:
-        if stacked is None:
-            stacked = any(parameters[piece.parameter].is_cuda for piece in pieces)
-        self.groups = _groups(pieces, _STACKED_BYTES if stacked else 0)
+    def __init__(self, pieces: Sequence[TensorPiece], parameters: Mapping[str, Tensor]) -> None:
+        self.groups = _groups(pieces, _STACKED_BYTES)
         self._heads = [group[0].heads for group in self.groups]
         start, begins = 0, {}
         for piece in (piece for group in self.groups for piece in group):
