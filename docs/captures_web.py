@@ -35,7 +35,7 @@ CHARTS = "#/charts?runs=RUNS", "[data-key=loss] .chart-surface[data-drawn]"
 REPORT = "report"  # the one page that is a file
 # name: address, with RUNS and RUN for those shown, SEEN for one that was looked into; what must stand there before
 SHOTS = {
-    "runs": ("#/runs", ".spark path"),
+    "runs": ("#/runs?columns=optimizer,lr,d_model,n_layers", ".spark path"),
     "charts": CHARTS,
     "run": ("#/run/RUN/charts", "[data-key=loss] .chart-surface[data-drawn]"),
     "config": ("#/run/RUN/config", "main table, main dl"),
@@ -54,7 +54,7 @@ SHOTS = {
 }
 VIEWS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "phone": ("light", PHONE)}
 _LIVE_STEPS = 1500  # that the last run has logged when the pictures are taken
-_PATIENCE = 120_000  # milliseconds until what must stand on a page does: attention is computed first
+_PATIENCE = 300_000  # milliseconds until what must stand on a page does: attention is computed first
 _EXACT_COLOURS = 144  # of the 256 of a picture
 _SETTLED = 1500  # milliseconds for curves of the list, fonts and the end of every movement
 
@@ -62,24 +62,20 @@ _SETTLED = 1500  # milliseconds for curves of the list, fonts and the end of eve
 def train(folder: Path) -> tuple[Path, subprocess.Popen[bytes]]:
     """A grid of rates and optimizers on some Python; the last run trains on."""
     corpus, runs = folder / "corpus", folder / "ablations" / "runs"
+    command = [sys.executable, "-m", "linnet", "train", "from-scratch"]
     for package in ("json", "email", "logging", "asyncio"):
         shutil.copytree(Path(sysconfig.get_path("stdlib")) / package, corpus / package)
-    flags = ["--corpus", str(corpus), "--runs", str(runs), "--preset", "tiny", "--vocab", "512", "--batch", "8"]
+    flags = ["--corpus", "corpus", "--runs", str(runs), "--preset", "tiny", "--vocab", "512", "--batch", "8"]
     flags += ["--eval-every", "50", "--eval-tokens", "4096", "--sample-every", "200", "--prompt", "def "]
     inside = ["--name", "inside", "--n-layers", "8", "--d-model", "96", "--d-ff", "256", "--steps", "400"]
-    subprocess.run(
-        [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *inside, "--inspect", "all@10"],
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
+    looked_into = [*command, *flags, *inside, "--inspect", "all@10"]
+    subprocess.run(looked_into, cwd=folder, stdout=subprocess.DEVNULL, check=True)
     grid = [(optimizer, rate) for optimizer in ("adamw", "muon") for rate in ("1e-3", "4e-3", "1e-2")]
     for optimizer, rate in grid:
         last = (optimizer, rate) == grid[-1]
         about = ["--name", f"{optimizer}-{rate}", "--optimizer", optimizer, "--lr", rate, "--experiment", "lr-grid"]
         about += ["--steps", "4000" if last else "800"]
-        trainer = subprocess.Popen(
-            [sys.executable, "-m", "linnet", "train", "from-scratch", *flags, *about], stdout=subprocess.DEVNULL
-        )
+        trainer = subprocess.Popen([*command, *flags, *about], cwd=folder, stdout=subprocess.DEVNULL)
         if not last:
             trainer.wait()
     while trainer.poll() is None and _last_step(runs) < _LIVE_STEPS:
@@ -102,9 +98,11 @@ def served(root: Path) -> Iterator[str]:
     assert server.stdout is not None
     address = re.search(r"http://\S+", server.stdout.readline())
     assert address is not None
-    yield address[0]
-    server.terminate()
-    server.wait()
+    try:
+        yield address[0]
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def take(root: Path, names: Sequence[str] = tuple(SHOTS), most: int = 5) -> None:
@@ -187,7 +185,7 @@ def main() -> None:
     if chosen.runs is not None:
         take(chosen.runs, chosen.only)
         return
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="linnet-") as folder:
         root, trainer = train(Path(folder))
         try:
             take(root, chosen.only)

@@ -96,6 +96,7 @@ function useGlobalCommands(): void {
     { keys: ["i"], section: everywhere, text: "artifacts of the run", run: () => openTab("artifacts") },
     { keys: ["n"], section: everywhere, text: "notes of the run", run: () => openTab("notes") },
     { keys: ["g"], section: everywhere, text: "the log of the run", run: () => openTab("log") },
+    { keys: ["I"], section: everywhere, text: "the inside of the run", run: () => openTab("inside") },
     { keys: ["w"], section: everywhere, text: "of the runs shown, the next", run: nextRun },
     { keys: ["N"], section: everywhere, text: "open the newest run", run: newest },
     { keys: ["]"], section: everywhere, text: "the next page", keyOnly: true, run: () => turn(1) },

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Mapping } from "./geometry";
-import { MOST_BANDS, paintHighlight, paintTrace, type StyledTrace } from "./paint";
+import { LINE_WIDTH, MOST_BANDS, paintHighlight, paintTrace, type StyledTrace } from "./paint";
 import { madeTrace } from "./trace";
 
 const INK = Object.fromEntries(
@@ -47,4 +47,24 @@ test("of many, the one that is pointed at has its band; of few it has it already
   const painted = (traces: number) => filled((context) => paintHighlight(context, styled(), MAPPING, 1, INK, traces));
   expect(painted(MOST_BANDS + 1)).toEqual(["#123456"]);
   expect(painted(2)).toEqual([]);
+});
+
+test("a line with a row in each pixel is painted as hairlines beside each other, any other in its width", () => {
+  const widths = (mapping: Mapping, ratio = 1, dashed = false) => {
+    const strokes: number[] = [];
+    const context = new Proxy({ lineWidth: 0 } as Record<string, unknown>, {
+      get: (target, name: string) => {
+        if (name === "stroke") return () => strokes.push(Number(target.lineWidth));
+        return name in target ? target[name] : () => {};
+      },
+    });
+    const one = { ...styled(), spread: true, dashed };
+    paintTrace(context as unknown as CanvasRenderingContext2D, one, mapping, ratio, 1);
+    return strokes;
+  };
+  const roomy = new Mapping(MAPPING.x, MAPPING.y, { left: 0, top: 0, width: 400, height: 100 });
+  expect(widths(MAPPING)).toEqual([1, 1, 1, 1]);
+  expect(widths(roomy)).toEqual([LINE_WIDTH]);
+  expect(widths(MAPPING, 1, true)).toEqual([LINE_WIDTH]);
+  expect(widths(MAPPING, 2)).toEqual([2 * LINE_WIDTH]);
 });

@@ -35,6 +35,8 @@ const SUPERSEDED_DASH: readonly number[] = [1.5, 3];
 const ROWS_BEYOND = 3;
 const MANY = 12; // beyond so many traces lines are thinner and bands fainter
 export const MOST_BANDS = 24; // beyond so many traces their bands are one fog; what sticks out has its strokes
+const DENSE = 2; // pixels between rows below which a line is painted as hairlines, in a quarter of the time
+const WIDEST_OF_HAIRLINES = 2; // pixels
 const FEW_POINTS = 26; // pixels between rows from which each has a dot
 const SOLID: readonly number[] = [];
 
@@ -115,14 +117,34 @@ function paintLine(
   first: number,
   end: number,
 ): void {
-  context.lineWidth = width * ratio;
-  context.setLineDash(scaled(trace.superseded ? SUPERSEDED_DASH : dashed ? DASH : SOLID, ratio));
-  context.beginPath();
-  linePath(context, trace, trace.line, mapping, first, end);
-  context.stroke();
-  context.setLineDash(SOLID as number[]);
-  const across = Math.abs(mapping.toX(trace.x[end - 1] ?? 0) - mapping.toX(trace.x[first] ?? 0)) / ratio;
-  if (end - first > 1 && across / (end - first - 1) < FEW_POINTS) return;
+  const rows = end - first - 1;
+  const across = Math.abs(mapping.toX(trace.x[end - 1] ?? 0) - mapping.toX(trace.x[first] ?? 0));
+  const wide = width * ratio;
+  const path = () => {
+    context.beginPath();
+    linePath(context, trace, trace.line, mapping, first, end);
+    context.stroke();
+  };
+  if (!dashed && !trace.superseded && wide > 1 && wide <= WIDEST_OF_HAIRLINES && across < rows * DENSE) {
+    const beside = (wide - 1) / 2;
+    context.lineWidth = 1;
+    for (const [x, y] of [
+      [beside, 0],
+      [-beside, 0],
+      [0, beside],
+      [0, -beside],
+    ] as const) {
+      context.translate(x, y);
+      path();
+      context.translate(-x, -y);
+    }
+  } else {
+    context.lineWidth = wide;
+    context.setLineDash(scaled(trace.superseded ? SUPERSEDED_DASH : dashed ? DASH : SOLID, ratio));
+    path();
+    context.setLineDash(SOLID as number[]);
+  }
+  if (rows > 0 && across / ratio / rows < FEW_POINTS) return;
   const radius = (width + 0.2) * ratio;
   context.beginPath();
   for (let row = first; row < end; row++) {
