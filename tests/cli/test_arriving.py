@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import linnet
-from linnet.cli import doctor
+from linnet.cli import demo, doctor
 from tests.conftest import Printed, Said
 
 COMMAND = Path(sys.executable).parent / "linnet"
@@ -143,6 +143,17 @@ def test_the_demo_trains_shows_and_writes_in_a_folder_of_its_own(
     assert [words[1] for words in suggested] == ["board", "resume", "convert", "train", "help", "board"]
     assert "--web" in suggested[-1]  # the last thing it says
     printed(*suggested[2][1:])  # as printed
+
+
+def test_the_demo_says_what_the_browser_needs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `pip install 'linnet[train]'`, README's first line, there is no web server yet."""
+    monkeypatch.setattr("linnet.cli.app.main", lambda words: 0)
+    monkeypatch.setattr("linnet.cli.demo.find_spec", lambda name: None if name == "uvicorn" else object())
+    assert demo.demo(corpus="books/") == 0
+    last = " ".join(capsys.readouterr().out.splitlines()[-2:])
+    assert "linnet board --web" in last and "pip install 'linnet[web]'" in last
 
 
 def test_a_demo_that_cannot_be_trained_ends_as_the_training_did(said: Said) -> None:

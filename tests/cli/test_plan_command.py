@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -144,3 +146,10 @@ def test_a_gpu_that_is_not_here_is_said(capsys: pytest.CaptureFixture[str]) -> N
         pytest.skip("there is a GPU here")
     assert main(["plan", "--device", "cuda"]) == 2
     assert "there is no GPU here; name one, as in --device h200" in capsys.readouterr().err
+
+
+def test_the_plan_in_the_docs_is_what_the_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/cost.md").read_text(encoding="utf-8")
+    commands, shown, *_ = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert main([*shlex.split(commands.splitlines()[0])[1:], "--device", "h200"]) == 0
+    assert capsys.readouterr().out.startswith(f"{shown}\n")

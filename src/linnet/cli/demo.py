@@ -68,7 +68,7 @@ def demo(
         (f"linnet convert latest model.gguf --type q8_0 {further}", "a small file for llama.cpp, Ollama, LM Studio"),
         ("linnet train from-scratch --corpus FOLDER", "your own text"),
         ("linnet help", "all commands; each has examples"),
-        (f"linnet board --web {further}", "all runs in the browser, live"),
+        (f"linnet board --web {further}", f"all runs in the browser, live{_without_web()}"),
     )
     longest = max(len(line) for line, _ in suggested)
     beside = width() > 2 + longest + 2 + max(len(f"# {reason}") for _, reason in suggested)
@@ -76,6 +76,11 @@ def demo(
         shown = f"  {line.rstrip():<{longest}}" if beside else f"  {line.rstrip()}\n     "
         print(f"{shown}  {paint(f'# {reason}', 'dim')}")
     return 0
+
+
+def _without_web() -> str:
+    """What to install first, where `linnet[train]` is all that is here."""
+    return "" if all(map(find_spec, ("starlette", "uvicorn"))) else ": after pip install 'linnet[web]'"
 
 
 def _activation() -> list[tuple[str, str]]:
