@@ -237,7 +237,7 @@ WRONG = {
         2,
         "--inspect looks at whole weights, and with --shard weights no rank has them",
     ),
-    "no such baseline": ("--batch 2 --baseline lost", 1, "--baseline: there are no runs in the folder"),
+    "no such baseline": ("--batch 2 --baseline lost", 1, "--baseline: no run 'lost' in the folder"),
     "no data on one": ("--batch 2 --corpus CORPUS-RANK-missing", 1, "rank 1 on HOST: "),
     "another folder": (
         "--batch 2 --runs ROOT/rank-RANK",
