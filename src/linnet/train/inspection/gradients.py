@@ -45,7 +45,8 @@ class GradientFigures:
             self._matrices = PieceTable([replace(piece, heads=0) for piece in matrices], self._parameters)
         else:
             self._by_row = RowTable(trained_pieces, self._parameters)
-            self._of_matrices = torch.tensor([self._by_row.whole[piece.tensor] for piece in matrices])
+            own = [self._by_row.whole[piece.tensor] for piece in matrices]
+            self._of_matrices = torch.tensor(own, dtype=torch.int64)
         self.rows = [row for piece in trained_pieces for row in _rows(piece)]
         self.rows += [_mask_row(piece, matrices) for piece in matrices]
         self._before: dict[str, Tensor] = {}
