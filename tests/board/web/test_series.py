@@ -152,6 +152,14 @@ def test_a_spike_and_a_silence_are_marked(root: Path, series: Series) -> None:
     assert told["stall"]["x"] == 502.0 and "2 h" in told["stall"]["text"]
 
 
+def test_where_a_curve_begins_high_and_falls_is_no_spike(root: Path, series: Series) -> None:
+    values = [10 + 900 / n**1.5 for n in range(1, 130)]
+    falling = [{"kind": "scalars", "t": n, "step": n, "values": {"ppl": ppl}} for n, ppl in enumerate(values, 1)]
+    write(root / "a", falling, **ABOUT)
+    (line,) = series(runs=["a"], keys=["ppl"], points=200)
+    assert line["marks"] == []
+
+
 def test_a_warning_about_a_metric_stands_on_its_curve_alone(root: Path, series: Series) -> None:
     notes = [
         {"kind": "note", "t": 50.0, "step": 50, "text": "held-out loss rises", "level": "warning", "metric": "loss"},

@@ -59,7 +59,8 @@ class MarkFinder:
                 self._nonfinite.append((begin + at, "nan", f"{word} at step {number(int(curve.step[begin + at]))}"))
         self._take_silences(curve.t, begin, end)
         if (sign := _way_of_spikes(curve.name, curve.goal)) and len(part) >= _BLOCK:
-            self._take_spikes(curve, part * sign, sign, begin)
+            previous = float(values[begin - 1]) * sign if begin else math.inf
+            self._take_spikes(curve, part * sign, sign, begin, previous)
 
     def _take_silences(self, t: Floats, begin: int, end: int) -> None:
         times = t[max(0, begin - 1) : end]
@@ -71,8 +72,11 @@ class MarkFinder:
             row = max(0, begin - 1) + at + 1
             self._silences.append((row, "stall", f"nothing for {duration(float(pauses[at]))} before this"))
 
-    def _take_spikes(self, curve: Curve, part: Floats, sign: float, begin: int) -> None:
-        """Rows far above what is usual among the 64 around them."""
+    def _take_spikes(self, curve: Curve, part: Floats, sign: float, begin: int, previous: float) -> None:
+        """Rows far above what is usual among the 64 around them, and above the row before: a curve may begin high.
+
+        `previous`: the value of the row before the first of them.
+        """
         blocks = part[: len(part) // _BLOCK * _BLOCK].reshape(-1, _BLOCK)
         with np.errstate(invalid="ignore", over="ignore"):
             if not np.isfinite(blocks).all():
@@ -86,6 +90,8 @@ class MarkFinder:
             deviation = 1.4826 * np.median(np.abs(chosen - middle), axis=1, keepdims=True)
             rise = chosen - middle
             is_spike = (rise > _FAR * deviation) & (rise > _RISE * np.abs(middle))
+            row_before = np.append(previous, part[:-1])[: blocks.size].reshape(-1, _BLOCK)[likely]
+            is_spike &= ~(chosen - row_before < rise / 2)  # of one after a NaN nothing is known
             strength = rise / np.maximum(deviation, 1e-12 + 1e-6 * np.abs(middle))
         for block, at in np.argwhere(is_spike).tolist():
             row = begin + int(likely[block]) * _BLOCK + at
