@@ -67,6 +67,12 @@ def test_a_group_is_not_left_where_a_thread_still_asks_it() -> None:
     assert end(JOIN + ABANDON, "return 75") == (75, DONE, "")
 
 
+def test_what_hangs_like_the_thread_that_was_abandoned_is_not_waited_for() -> None:
+    hanging = "process._LONGEST_END = 0.5; atexit.register(time.sleep, 60)"
+    code, out, _ = end(f"{JOIN}{ABANDON}{hanging}", "return 75")
+    assert code == 75 and "group is left" not in out
+
+
 def test_a_process_whose_group_is_lent_or_that_has_none_ends_as_ever() -> None:
     assert end("", "return 138") == (138, [*DONE, "taken down"], "")
     code, out, err = end("", "1 / 0")

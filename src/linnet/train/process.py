@@ -17,6 +17,7 @@ from typing import Any
 _WAIT_POLICY = "OMP_WAIT_POLICY"  # read by OpenMP when torch is loaded
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # glibc's names for them, from malloc.h
 _LARGEST = 32 << 20  # the highest threshold glibc takes
+_LONGEST_END = 30.0  # seconds that a process which has abandoned a thread may take to end
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ def end_process(code: int) -> None:
     if _has_abandoned():
         for leave in _groups_joined:  # it may wait for that thread
             atexit.unregister(leave)
+        late = threading.Timer(_LONGEST_END, os._exit, (code,))  # what that thread waits for, others may too
+        late.daemon = True
+        late.start()
     # As a process of `multiprocessing` does. The second name is CPython's own too.
     for finish in (getattr(threading, "_shutdown", None), getattr(atexit, "_run_exitfuncs", None)):
         with suppress(Exception, KeyboardInterrupt):
