@@ -374,7 +374,7 @@ def test_a_run_that_broke_off_and_was_resumed_is_the_undisturbed_one(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["llama", "gpt2", "vit"])
-def test_a_captured_look_tells_what_a_plain_one_and_a_cpu_do(name: str, dtype: torch.dtype) -> None:
+def test_a_captured_look_tells_what_a_plain_one_does(name: str, dtype: torch.dtype) -> None:
     """Activations, Gram matrices and drift: five looks each, of which the last three are replayed."""
     config = VITS[name] if name in VITS else MODELS[name]
     model = build(config, seed=0, device=DEVICE)
@@ -390,7 +390,7 @@ def test_a_captured_look_tells_what_a_plain_one_and_a_cpu_do(name: str, dtype: t
         with torch.no_grad():
             for parameter in parameters.values():
                 parameter.add_(
-                    0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)).cuda()
+                    0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)).to(DEVICE)
                 )
         if isinstance(config, ViTConfig):
             images = torch.randint(0, 256, (6, 3, 28, 28), generator=torch.Generator().manual_seed(number)).to(DEVICE)
