@@ -522,7 +522,7 @@ def test_attention_is_a_map_of_tokens_by_layer_and_head(root: Path) -> None:
 
 
 def test_attention_that_fails_says_why_and_may_be_asked_for_again(root: Path) -> None:
-    board = asking(root, "import sys; print('error: the prompt is too long', file=sys.stderr); sys.exit(2)")
+    board = asking(root, "import sys; print('linnet: the prompt is too long', file=sys.stderr); sys.exit(2)")
     wait_for(board.inside.attention)
     shown = look(board)
     assert "the prompt is too long" in shown and "another prompt" in shown

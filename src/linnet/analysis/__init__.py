@@ -12,6 +12,8 @@ from linnet._lazy import lazy as _lazy
 if TYPE_CHECKING:
     from linnet.analysis.alignment import Aligned as Aligned
     from linnet.analysis.alignment import align as align
+    from linnet.analysis.attention import AttentionMaps as AttentionMaps
+    from linnet.analysis.attention import attention as attention
     from linnet.analysis.checkpoint import Checkpoint as Checkpoint
     from linnet.analysis.connectivity import LossLine as LossLine
     from linnet.analysis.connectivity import lmc as lmc

@@ -67,7 +67,7 @@ def read_attention(printed: bytes) -> AttentionAnswer | None:
 def attention_error(stderr: bytes) -> str:
     """Why there is none, as the command said it last."""
     lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    return shorten(plain(lines[-1].removeprefix("error: ")), 500) if lines else "the maps could not be computed"
+    return shorten(plain(lines[-1].removeprefix("linnet: ")), 500) if lines else "the maps could not be computed"
 
 
 def can_attend(run: Run) -> bool:

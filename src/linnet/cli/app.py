@@ -132,6 +132,11 @@ lens-words: What each layer of a model would say: the logit lens.
     linnet lens-words smollm2.gguf --prompt "The capital of France is" --layers 20:
     linnet lens-words base@200 --prompt "import" --top 5 --json
 
+attention: Which tokens of a prompt each head of a model attends to.
+    linnet attention latest --prompt "def main("
+    linnet attention smollm2.gguf --prompt "The cat sat on the mat" --layer 4 --head 2
+    linnet attention base@200 --prompt "import" --out attention.svg
+
 classify: What a trained vision transformer sees in images.
     linnet classify latest cat.jpg
     linnet classify vit-20260531-001@best scans/*.png photos/ --top 5 --json
@@ -255,7 +260,7 @@ _SECTIONS = {
     "Train": "demo train resume data plan",
     "Use a model": "generate chat serve classify eval inspect convert merge lens models",
     "Look at runs": "board runs show tail compare plot report metrics",
-    "Look inside a model": "lens-words drift cka lmc",
+    "Look inside a model": "lens-words attention drift cka lmc",
     "Keep order": "note tag rename archive thin delete du check mirror",
     "This machine": "doctor help --install-completion --version --help",
 }

@@ -1,4 +1,4 @@
-"""What `lmc`, `drift`, `cka` and `lens-words` have in common: where a picture goes, and that a run may keep it."""
+"""What the commands that look into models share: where a picture goes, and that a run may keep it."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ words = sys.argv[1:]
 assert words[0] == "attention" and words[1].endswith("step_20.gguf") and words[3:] == ["--device", "cpu", "--json"]
 prompt = words[2].removeprefix("--prompt=")
 if prompt == "bad":
-    print("error: the prompt is bad", file=sys.stderr)
+    print("linnet: the prompt is bad", file=sys.stderr)
     sys.exit(2)
 print(json.dumps({"model": "m", "prompt": prompt, "tokens": list(prompt), "layers": [
     {"layer": layer, "head_numbers": [0], "heads": [[[1.0, 0.0], [0.25, 0.75 + layer]]]} for layer in (0, 1)]}))
