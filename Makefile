@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet --quiet install
 INPUTS := pyproject.toml constraints.txt hatch_build.py
 
-.PHONY: demo board web test golden bench campaign clean
+.PHONY: demo board web test style types arrows page golden bench campaign clean
 
 # Trains a real model on the standard library of this Python, shows the run, and lets the model speak.
 demo: $(VENV)/.train
@@ -24,13 +24,23 @@ board: $(VENV)/.train $(VENV)/.node
 web: $(VENV)/.node
 	$(BIN)/python web/build.py --force
 
+# What only reads goes two at a time, the output of each in one piece where make can do that; then the tests.
 test: $(VENV)/.dev $(VENV)/.node $(VENV)/.browser
+	@$(MAKE) --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) page types style arrows
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
+style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types:
 	$(BIN)/mypy --strict src
+
+arrows:
 	$(BIN)/lint-imports
+
+page:
 	$(BIN)/python web/build.py --check
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 # Does this tree compute what another commit computes, to the bit? Both are run here: make golden BASE=HEAD~1
 golden: $(VENV)/.dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import hashlib
 import importlib.util
@@ -29,6 +30,10 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
+    # Bytecode is kept, also where the shell says otherwise: hundreds of processes and every worker would else compile
+    # all of Linnet and of the tests again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # Before torch is loaded: threads that wait awake would keep the cores from the other test processes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -130,6 +135,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that one worker of the session fills, by `make`, and that all of them read."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"shared-{name}"
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (made := folder.with_suffix(".made")).exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a worker that failed at it
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,14 @@ def ask(
     greedy: int = 0,
     adapter: Path | None = None,
     scale: float = 1.0,
+    at_once: int = 1,
     timeout: float = 120,
 ) -> list[Answer]:
     """Load each file and continue each prompt (token ids), with an f32 cache and without flash attention.
 
-    `vocab` 0 leaves the log-probabilities out; `greedy` is how many tokens to go on with.
+    `vocab` 0 leaves the log-probabilities out; `greedy` is how many tokens to go on with. `at_once`: prompts that are
+    answered side by side, each from where it differs from one before it: half the processor time, but sums are added in
+    another order.
     """
     jobs = [
         {
@@ -46,6 +50,7 @@ def ask(
             "greedy": greedy,
             "adapter": str(adapter) if adapter else None,
             "scale": scale,
+            "at_once": at_once,
         }
         for model in models
     ]
@@ -78,11 +83,11 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
 
     params = xllamacpp.CommonParams()
     params.model.path = job["model"]
-    params.n_ctx = 256
-    params.n_parallel = 1
+    params.n_ctx = 256 * job["at_once"]
+    params.n_parallel = job["at_once"]
     # One thread: ggml's threads spin while they wait, which on a busy machine costs far more than they gain.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    params.n_threads_http = 2
+    params.n_threads_http = 1 + job["at_once"]
     params.warmup = False
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
@@ -92,8 +97,8 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
         server = xllamacpp.Server(params)
     except RuntimeError as error:
         return {"refused": str(error), "logprobs": [], "greedy": []}
-    logprobs, greedy = [], []
-    for prompt in job["prompts"]:
+
+    def go_on(prompt: list[int]) -> tuple[list[float], list[int]]:
         # The token is pushed to a printable one: an unfinished UTF-8 byte would be held back, with its
         # probabilities. What is reported are the raw logits' probabilities, which the push does not change.
         body = {
@@ -101,19 +106,26 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
             "n_predict": 1,
             "n_probs": job["vocab"],
             "temperature": 0.0,
-            "cache_prompt": False,
+            "cache_prompt": job["at_once"] > 1,
         }
+        row, tokens = [0.0] * job["vocab"], list[int]()
         if job["vocab"] or not job["greedy"]:
             reply = _post(server.listening_address, "/completion", body | {"logit_bias": [[64, 100.0]]})
         if job["vocab"]:
-            row = [0.0] * job["vocab"]
             for entry in reply["completion_probabilities"][0]["top_logprobs"]:
                 row[entry["id"]] = entry["logprob"]
-            logprobs.append(row)
         if job["greedy"]:
             body |= {"n_predict": job["greedy"], "n_probs": 0, "return_tokens": True}
-            greedy.append(_post(server.listening_address, "/completion", body)["tokens"])
-    return {"refused": "", "logprobs": logprobs, "greedy": greedy}
+            tokens = _post(server.listening_address, "/completion", body)["tokens"]
+        return row, tokens
+
+    with ThreadPoolExecutor(job["at_once"]) as pool:
+        answers = list(pool.map(go_on, job["prompts"]))
+    return {
+        "refused": "",
+        "logprobs": [row for row, _ in answers] if job["vocab"] else [],
+        "greedy": [tokens for _, tokens in answers] if job["greedy"] else [],
+    }
 
 
 if __name__ == "__main__":

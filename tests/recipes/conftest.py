@@ -14,6 +14,7 @@ from linnet.recipes.transfer import Init, shape_from
 from linnet.recipes.warm_start import WarmStart
 from linnet.train import TrainSettings
 from linnet.train.hardware import choose
+from tests.conftest import made_once
 from tests.train.conftest import _away_from_home as _away_from_home
 
 CPU = choose(TrainSettings(device="cpu"), tokens=64)
@@ -35,10 +36,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory, corpus: Path, cache: Path)
         steps=120, batch=8, optimizer="adamw", lr=5e-3, weight_decay=0.1, eval_every=0, sample_every=0, device="cpu"
     )
     job = Job(model, TextData(str(corpus), cache=str(cache)), settings)
-    training = start(job, runs_root=tmp_path_factory.mktemp("donors"), name="the donor")
-    outcome = training.run()
-    assert outcome.progress.loss < 5, "chance is 6.2"
-    return training.run_dir / "weights/step_120.gguf"
+
+    def train(folder: Path) -> None:
+        outcome = start(job, runs_root=folder, run_id="donor", name="the donor").run()
+        assert outcome.progress.loss < 5, "chance is 6.2"
+
+    return made_once(tmp_path_factory, "donor", train) / "donor/weights/step_120.gguf"
 
 
 def warmed(donor: Path, init: str, *, options: dict[str, Any] | None = None, **shape: Any) -> WarmStart:

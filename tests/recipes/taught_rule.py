@@ -72,7 +72,7 @@ def answers(base: Path, asked: Sequence[str], adapter: Path | None = None, token
         rebuild_tokenizer(metadata),
     )
     prompts = [encoder.encode([Message("user", text)], answer=True).ids_N.tolist() for text in asked]
-    (answer,) = ask(base, prompts=prompts, vocab=0, greedy=tokens, adapter=adapter, timeout=900)
+    (answer,) = ask(base, prompts=prompts, vocab=0, greedy=tokens, adapter=adapter, at_once=10, timeout=900)
     assert not answer.refused, answer.refused
     return [str(tokenizer.decode(ids)) for ids in answer.greedy]
 

@@ -37,7 +37,7 @@ from linnet.models.frozen import load_frozen
 from linnet.recipes import Lora, LoraOptions
 from linnet.train import TrainSettings
 from linnet.train.hardware import choose
-from tests.conftest import Printed, Said, digest
+from tests.conftest import Printed, Said, digest, made_once
 from tests.gguf import tiny
 from tests.gguf.llama_client import ask
 from tests.recipes import taught_rule
@@ -63,23 +63,27 @@ CONFIGS: dict[str, Config] = {
 @pytest.fixture(scope="session")
 def taught(smollm2: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> linnet.runs.Run:
     """SmolLM2 after sixty steps on a text that it does not know, at the edge of what can be told apart from nothing."""
-    folder, dice = tmp_path_factory.mktemp("taught"), random.Random(0)
-    corpus = folder / "ledger"
-    corpus.mkdir()
-    names, things = ("Orvel", "Tamsin", "Quillon", "Bresk", "Ludd"), ("glass kelp", "fog bells", "river ink")
-    for number in range(60):
-        entries = [
-            f"Entry {dice.randint(1, 99)}. {dice.choice(names)} the tidewarden traded {dice.randint(2, 90)} measures of"
-            f" {dice.choice(things)} with {dice.choice(names)}, and the ledger was closed with blue cord."
-            for _ in range(2)
-        ]
-        (corpus / f"{number:02}.txt").write_text("\n".join(entries))
-    before = digest(smollm2)
-    flags = {"steps": 60, "batch": 1, "ctx": 32, "lr": 2e-3, "held_out": 0.1, "eval_every": 59, "eval_tokens": 192}
-    quiet = {"sample_every": 0, "checkpoint_every": 0, "device": "cpu", "cache": str(cache)}
-    run = linnet.train("lora", base=smollm2, corpus=corpus, runs=folder / "runs", run_id="taught", **flags, **quiet)
-    assert digest(smollm2) == before
-    return run
+
+    def teach(folder: Path) -> None:
+        dice = random.Random(0)
+        corpus = folder / "ledger"
+        corpus.mkdir()
+        names, things = ("Orvel", "Tamsin", "Quillon", "Bresk", "Ludd"), ("glass kelp", "fog bells", "river ink")
+        for number in range(60):
+            entries = [
+                f"Entry {dice.randint(1, 99)}. {dice.choice(names)} the tidewarden traded"
+                f" {dice.randint(2, 90)} measures of {dice.choice(things)} with {dice.choice(names)},"
+                " and the ledger was closed with blue cord."
+                for _ in range(2)
+            ]
+            (corpus / f"{number:02}.txt").write_text("\n".join(entries))
+        before = digest(smollm2)
+        flags = {"steps": 60, "batch": 1, "ctx": 32, "lr": 2e-3, "held_out": 0.1, "eval_every": 59, "eval_tokens": 192}
+        quiet = {"sample_every": 0, "checkpoint_every": 0, "device": "cpu", "cache": str(cache)}
+        linnet.train("lora", base=smollm2, corpus=corpus, runs=folder / "runs", run_id="taught", **flags, **quiet)
+        assert digest(smollm2) == before
+
+    return linnet.open(made_once(tmp_path_factory, "taught", teach) / "runs/taught")
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from linnet.models import GPT2Config, LlamaConfig, build, preset
+from linnet.architectures import ARCHITECTURES
+from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, preset
 from linnet.models.initial import allocate
+from linnet.train import flow, shape_rules
 from linnet.train.flow import describe, write_flow
 
 LLAMA = LlamaConfig(vocab=99, d_model=32, n_heads=4, n_kv=2, d_ff=48, n_layers=2, ctx=16)
@@ -54,6 +58,52 @@ def test_an_operation_names_what_it_reads_and_only_what_came_before_it() -> None
     assert "blocks.1.attn_qkv.linear" in known
 
 
+SHAPE: dict[str, int] = {"vocab": 99, "d_model": 32, "n_heads": 4, "n_kv": 2, "d_ff": 48, "n_layers": 2, "ctx": 16}
+VIT = ViTConfig(image_size=8, patch_size=4, d_model=32, n_heads=2, d_ff=8, n_layers=2, num_classes=5, pooling="cls")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        LLAMA,
+        GPT2,
+        replace(GPT2, tied=False),
+        ARCHITECTURES["qwen2"].config(**SHAPE),
+        ARCHITECTURES["qwen3"].config(**SHAPE),
+        VIT,
+        replace(VIT, pooling="mean"),
+    ],
+    ids=["llama", "gpt2", "gpt2-untied", "qwen2", "qwen3", "vit-cls", "vit-mean"],
+)
+def test_shapes_by_rule_are_those_that_torch_gives(
+    config: Config, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build(config)
+    model.set_compute_dtype(dtype)
+    by_rule = describe(model, 3, 8)
+    monkeypatch.setattr(flow, "result_by_rule", lambda *_: None)
+    assert by_rule == describe(model, 3, 8)
+
+
+def test_a_call_that_no_rule_knows_is_left_to_torch() -> None:
+    x, ids = torch.empty(2, 3, device="meta"), torch.empty(3, dtype=torch.int64, device="meta")
+
+    def is_known(func: Any, *arguments: Any, **named: Any) -> bool:
+        return shape_rules.result_by_rule(func, arguments, named) is not None
+
+    assert is_known(torch.Tensor.add, x, 1.0) and is_known(torch.nn.functional.linear, x, torch.empty(5, 3))
+    assert not is_known(torch.Tensor.add_, x, 1.0)
+    assert not is_known(torch.Tensor.add, x, x, alpha=2)
+    assert not is_known(torch.add, x, x, out=torch.empty_like(x))
+    assert not is_known(torch.Tensor.add, torch.zeros(2, 3), 1.0), "with numbers it is computed"
+    assert not is_known(torch.Tensor.mean, x, (0, 1)) and not is_known(torch.Tensor.sum, x, dim=1)
+    assert not is_known(torch.Tensor.to, x, "meta") and not is_known(torch.Tensor.to, x, torch.float32)
+    assert not is_known(torch.Tensor.clamp, x, min=0.0) and not is_known(torch.Tensor.clamp, ids, max=1)
+    assert not is_known(torch.cat, [x, x.half()]) and not is_known(torch.nn.functional.silu, x, inplace=True)
+    assert not is_known(torch.nn.functional.cross_entropy, x, x)
+
+
 def test_the_compute_dtype_is_seen() -> None:
     model = build(LLAMA)
     model.set_compute_dtype(torch.bfloat16)
@@ -72,8 +122,6 @@ def test_the_model_is_left_as_it_was() -> None:
 
 
 def test_a_large_model_is_described_in_a_second() -> None:
-    torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])  # what a trainer has loaded by then
-    describe(build(LLAMA), 1, 8)
     model = allocate(preset("smollm2-135m"))
     began = time.process_time()
     flow = describe(model, 8, 8192)

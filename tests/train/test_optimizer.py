@@ -19,6 +19,7 @@ from linnet.architectures import layout, preset
 from linnet.architectures.parameters import stacked_rows
 from linnet.errors import UsageError
 from linnet.models import LanguageModel, LlamaConfig, build
+from linnet.train.eager_optimizer import AdamW
 from linnet.train.muon import Muon, _stacked, passing_bytes
 from linnet.train.optim import Optimizers
 from linnet.train.orthogonal import LEAST, by_polynomials, orthogonal
@@ -344,3 +345,32 @@ def test_what_muon_holds_for_a_while_on_a_gpu_is_counted(name: str, monkeypatch:
         with _LiveBytes(held) as live:
             optimizer.step()
     assert passing_bytes((m.shape, within[m]) for m in matrices) == pytest.approx(live.most, rel=0.02)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adamw_is_torchs_to_the_bit(fused: bool) -> None:
+    dice = torch.Generator().manual_seed(0)
+    first = [torch.randn(8, 4, generator=dice), torch.randn(4, generator=dice)]
+    ours, theirs = ([nn.Parameter(x.clone()) for x in first] for _ in range(2))
+    optimizers = [
+        kind([{"params": ps[:1]}, {"params": ps[1:], "weight_decay": 0.0}], lr=torch.tensor(1e-2), fused=fused)
+        for kind, ps in ((AdamW, ours), (torch.optim.AdamW, theirs))
+    ]
+    for _ in range(3):
+        gradients = [torch.randn(x.shape, generator=dice) for x in first]
+        for parameters, optimizer in zip((ours, theirs), optimizers, strict=True):
+            optimizer.zero_grad()
+            assert all(parameter.grad is None for parameter in parameters)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient.clone()
+            optimizer.step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_muons_moves_count_as_changes() -> None:
+    """Who keeps something made of the weights asks whether they are the same."""
+    matrix = nn.Parameter(torch.eye(4))
+    matrix.grad = torch.ones(4, 4)
+    version = matrix._version
+    Muon([matrix], torch.tensor(0.1)).step()
+    assert matrix._version > version and not torch.equal(matrix, torch.eye(4))

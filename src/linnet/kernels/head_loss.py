@@ -208,15 +208,20 @@ def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, Tensor
 
 _ones: dict[torch.device, Tensor] = {}
 
+# What `backward` and `torch.autograd.grad` call. They themselves first load sympy, half a second of every start, to
+# compare the shape of a gradient that is given with that of the loss.
+_run_engine = torch.autograd.graph._engine_run_backward
+
 
 def backward(loss: Tensor) -> None:
     """`loss.backward()`, for which the head's gradients, the largest of all, need not be multiplied by 1."""
-    loss.backward(_scalar_one(loss.device))
+    _run_engine((loss,), (_scalar_one(loss.device),), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def gradients(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
     """`torch.autograd.grad` likewise; None for what the loss does not depend on."""
-    return list(torch.autograd.grad(loss, parameters, _scalar_one(loss.device), allow_unused=True))
+    one = _scalar_one(loss.device)
+    return list(_run_engine((loss,), (one,), False, False, tuple(parameters), True, accumulate_grad=False))
 
 
 def _scalar_one(device: torch.device) -> Tensor:

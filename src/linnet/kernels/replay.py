@@ -141,6 +141,11 @@ class _Recorder(TorchDispatchMode):
         self._constants: dict[int, Tensor] = {}  # by the index of the call that fills them
         self._written: set[int] = set()  # memory that an operation changes
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch asks this; to be left out of what is compiled would load the compiler, and nothing here is."""
+        return False
+
     def calls(self) -> list[_Call]:
         """What was done. A constant that nothing writes to is filled already."""
         filled = {

@@ -21,6 +21,7 @@ from linnet.files import write_file
 from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
 from linnet.runs.folder import FLOW
+from linnet.train.shape_rules import result_by_rule
 from linnet.train.sharded_weights import is_sharded
 from linnet.train.state import DTYPES
 
@@ -70,19 +71,24 @@ def _inputs(model: LanguageModel | ViT, batch: int, ctx: int | None) -> dict[str
         images = torch.empty(shape, dtype=torch.uint8, device="meta")
         return {"images": images, "labels": torch.empty(batch, dtype=torch.int64, device="meta")}
     ids_BT = torch.empty(batch, ctx or config.ctx, dtype=torch.int64, device="meta")
-    return {"ids": ids_BT, "targets": torch.empty_like(ids_BT)}
+    return {"ids": ids_BT, "targets": _blank(ids_BT)}
 
 
 def _without_numbers(model: LanguageModel | ViT) -> LanguageModel | ViT:
     """A copy whose tensors have shape and dtype only; tied ones stay tied."""
-    shadows: dict[int, Any] = {id(b): torch.empty_like(b, device="meta") for b in model.buffers()}
+    shadows: dict[int, Any] = {id(b): _blank(b) for b in model.buffers()}
     for p in model.parameters():
-        shadows[id(p)] = nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
+        shadows[id(p)] = nn.Parameter(_blank(p), requires_grad=False)
     if any(is_sharded(p) for p in model.parameters()):  # such a model, of a class made for it, cannot be copied
         plain: Any = next(kind for kind in type(model).__mro__[1:] if issubclass(kind, nn.Module))
         blank: LanguageModel | ViT = plain(model.config, "meta")
         return blank
     return copy.deepcopy(model, shadows)
+
+
+def _blank(tensor: Tensor) -> Tensor:
+    # Not `empty_like`, for the reason of shape_rules.py.
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 class _Nodes(TorchFunctionMode):
@@ -124,7 +130,9 @@ class _Nodes(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = result_by_rule(func, args, kwargs or {})
+        if result is None:
+            result = func(*args, **(kwargs or {}))
         inputs = [node["name"] for node in self._inputs((*args, *(kwargs or {}).values()))]
         for tensor in result if isinstance(result, tuple | list) else (result,):
             if isinstance(tensor, Tensor) and id(tensor) not in self._by_id:

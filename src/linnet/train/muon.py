@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from linnet.train.eager_optimizer import EagerOptimizer
 from linnet.train.orthogonal import has_kernels, inverse_roots, orthogonal
 from linnet.train.process import use_threads
 from linnet.train.settings import MuonNorm
@@ -31,7 +32,7 @@ _Origin: TypeAlias = tuple[torch.Size, tuple[int, ...], int]  # a parameter's sh
 _SMALL = 1 << 25  # numbers up to which products of one shape leave a GPU room for those of another
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(EagerOptimizer):
     """Muon for hidden matrices.
 
     torch's own takes matrices one by one, in bf16 on a CPU too, with a learning rate that only the host knows, so that
@@ -113,9 +114,10 @@ class Muon(torch.optim.Optimizer):
             for matrix, of in zip(matrices, rows, strict=True)
             for height in of
         ]
-        _move_on_cpu(
+        buffers = [self._buffer(matrix) for matrix in matrices]
+        torch.ops.linnet.muon(
             matrices,
-            [self._buffer(matrix) for matrix in matrices],
+            buffers,
             [matrix.grad for matrix in matrices],
             [height for of in rows for height in of],
             sizes,
@@ -124,6 +126,7 @@ class Muon(torch.optim.Optimizer):
             self.momentum,
             group["weight_decay"],
         )
+        torch.autograd.graph.increment_version([*matrices, *buffers])  # they have changed: whoever kept a copy asks
 
     def _move_by_kernels(self, matrices: list[nn.Parameter], group: dict[str, Any]) -> None:
         """On a GPU: momentum by the parameters' shapes, all else by the shapes of the matrices within."""
@@ -272,7 +275,14 @@ def _size(shape: Sequence[int], norm: MuonNorm) -> float:
 
 
 # One operation, so that a step that is repeated from a recording has it whole, threads and numbers for the host within.
-@torch.library.custom_op("linnet::muon", mutates_args=("weights", "buffers"), device_types="cpu")
+# Not by `torch.library.custom_op`, whose first call loads the compiler (eager_optimizer.py).
+_library = torch.library.Library("linnet", "FRAGMENT")  # type: ignore[no-untyped-call]
+_library.define(  # type: ignore[no-untyped-call]
+    "muon(Tensor(a!)[] weights, Tensor(b!)[] buffers, Tensor[] gradients, int[] rows, float[] sizes, Tensor lr,"
+    " Tensor? grad_scale, Tensor momentum, float weight_decay) -> ()"
+)
+
+
 def _move_on_cpu(
     weights: list[Tensor],
     buffers: list[Tensor],
@@ -318,6 +328,9 @@ def _move_on_cpu(
         torch.set_num_threads(threads)
     for other in helpers:
         other.result()
+
+
+_library.impl("muon", _move_on_cpu, "CPU")  # type: ignore[no-untyped-call]
 
 
 class _Matrix(NamedTuple):

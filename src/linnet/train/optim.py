@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from linnet.errors import UsageError
+from linnet.train.eager_optimizer import AdamW, EagerOptimizer
 from linnet.train.muon import Muon
 from linnet.train.ranks import ALONE, Ranks
 from linnet.train.rates import kind_of, shares
@@ -27,7 +28,7 @@ _SMALL = 1 << 19  # numbers that fit a core's cache
 _WEIGHT_DECAY = 0.1  # of settings that no rule has filled in
 
 
-class SeedAdamW(torch.optim.Optimizer):
+class SeedAdamW(EagerOptimizer):
     """AdamW as Toy's trainers have it: no bias correction; the moments are scaled by beta1 and beta2 instead."""
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -284,7 +285,7 @@ class Optimizers:
         fused, capturable = device in ("cpu", "cuda", "mps"), device == "cuda"
         groups = [{**group, "lr": self._rates[group["share"]]} for group in groups]
         rate = self._rates[1.0]
-        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=settings.eps, fused=fused, capturable=capturable)
+        return AdamW(groups, lr=rate, betas=betas, eps=settings.eps, fused=fused, capturable=capturable)
 
     def _step_on_device(self, norm: Tensor) -> None:
         """The optimizers clip (and AdamW's own kernel skips), which saves a pass over the gradients."""

@@ -7,17 +7,20 @@ shape at a time. Layers run eagerly, neither compiled nor captured.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from linnet.train.ranks import Ranks
 from linnet.train.shards import Piece
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 def shard_weights(model: nn.Module, device: torch.device, ranks: Ranks) -> None:
@@ -70,14 +73,16 @@ class _WatchedReduceScatter(_Watched):
             return scatter(output_tensor, input_tensor, group=group, op=op, async_op=async_op)
 
 
-def is_sharded(parameter: Tensor) -> bool:
+def is_sharded(parameter: Tensor) -> TypeGuard[DTensor]:
     """Does this rank keep a part of it only?"""
-    return isinstance(parameter, DTensor)
+    # Not imported for the question: it brings sympy. Where nobody has, there is no such tensor.
+    distributed_tensor = sys.modules.get("torch.distributed.tensor")
+    return distributed_tensor is not None and isinstance(parameter, distributed_tensor.DTensor)
 
 
 def own_rows(parameter: Tensor) -> Tensor:
     """The rows that this rank keeps; all of them where a weight is not shared out."""
-    return parameter._local_tensor if isinstance(parameter, DTensor) else parameter
+    return parameter._local_tensor if is_sharded(parameter) else parameter
 
 
 def own_piece(parameter: Tensor, rank: int, count: int) -> Piece:
@@ -112,7 +117,7 @@ def gathered(parameters: dict[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
     """The whole parameters in rank 0's memory, gathered one after the other; nothing on the other ranks."""
     tensors = {}
     for name, parameter in parameters.items():
-        tensor = parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+        tensor = parameter.full_tensor() if is_sharded(parameter) else parameter
         if ranks.is_first:
             tensors[name] = tensor.detach().cpu()
     return tensors
