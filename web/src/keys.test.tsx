@@ -29,6 +29,22 @@ it("a key belongs to what stands inside, though effects of what stands inside ru
   expect(commands.value).toEqual([]);
 });
 
+it("a key goes to what is drawn, also before the browser has painted it", () => {
+  const said: string[] = [];
+  function Page({ name }: { name: string }) {
+    useCommands([command(name, said)]);
+    return null;
+  }
+  const root = document.createElement("div");
+  for (const name of ["first", "second"]) {
+    render(<Page key={name} name={name} />, root);
+    handleKey(new KeyboardEvent("keydown", { key: "n" }));
+  }
+  render(null, root);
+  handleKey(new KeyboardEvent("keydown", { key: "n" }));
+  expect(said).toEqual(["first", "second"]);
+});
+
 it("what is registered later goes before, until it ends", () => {
   const end = register([command("first", [])]);
   const endSecond = register([command("second", [])]);

@@ -5,7 +5,7 @@
  * the screen; of two commands with one key that of what was drawn later wins: a tab before its page, a dialog before both.
  */
 import { computed, signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Command {
   /** As `KeyboardEvent.key` has it, with `Ctrl+` before (⌘ on a Mac): "S", "Enter", "Ctrl+k". None: palette only. */
@@ -56,7 +56,8 @@ export function useCommands(latest: readonly Command[]): void {
   // A page is drawn after the frame around it, though its effects run first: what stands inside goes before.
   const order = useRef(0);
   order.current ||= ++rendered;
-  useEffect(
+  // At once, not after the next frame: a key that is pressed before it would still go to the page that is gone.
+  useLayoutEffect(
     () =>
       register(
         current.current.map((command, index) => ({
