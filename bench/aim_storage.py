@@ -105,8 +105,12 @@ def _time_of(step: int) -> float:
 
 
 def _end(run: Any) -> str:
-    name = str(run.hash)
+    """Close the run and enter it in the index from which aim reads: `aim up` does so when it finds a run."""
+    from aim.sdk.index_manager import RepoIndexManager
+
+    name, repo = str(run.hash), run.repo
     run.close()
+    RepoIndexManager.get_index_manager(repo).index(name)
     return name
 
 
