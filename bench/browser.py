@@ -30,9 +30,13 @@ _WATCH = """
     return width > 0 && bottom > 0 && top < innerHeight;
   });
   const look = () => {
-    let there = false;
-    try { there = Boolean(CONDITION); } catch {}
-    requestAnimationFrame(there ? () => { window.benchSeen = performance.now(); } : look);
+    let there = false, begun = false;
+    try { begun = Boolean(FIRST); there = Boolean(CONDITION); } catch {}
+    requestAnimationFrame(() => {
+      if (begun) window.benchFirst ??= performance.now();
+      if (there) window.benchSeen = performance.now();
+      else look();
+    });
   };
   requestAnimationFrame(look);
 })();
@@ -63,15 +67,21 @@ def fresh(browser: Any, **options: Any) -> Iterator[Any]:
         context.close()
 
 
-def look(context: Any, address: str, condition: str) -> tuple[Any, float]:
+def look(context: Any, address: str, condition: str, first: str = "true") -> tuple[Any, float]:
     """A page, and the seconds from its request until `condition` (JavaScript) was true on the screen.
 
-    A condition may use `shown(selector)`, elements in sight, and `hasLine(canvas)`.
+    A condition may use `shown(selector)`, elements in sight, and `hasLine(canvas)`. `first`: another one, which is true
+    no later; `seconds_of_first` tells when.
     """
     page = context.new_page()
-    page.add_init_script(_WATCH.replace("CONDITION", condition))
+    page.add_init_script(_WATCH.replace("CONDITION", condition).replace("FIRST", first))
     page.goto(address, wait_until="commit")
     return page, float(until(page, "window.benchSeen")) / 1000
+
+
+def seconds_of_first(page: Any) -> float:
+    """Until the first condition of `look` was true on the screen."""
+    return float(page.evaluate("window.benchFirst")) / 1000
 
 
 def until(page: Any, expression: str, argument: object = None) -> Any:
