@@ -147,6 +147,13 @@ def test_rows_come_in_many_forms(rows: Any) -> None:
     assert linnet.train(data=rows, steps=2, held_out=0.25, **ROWS).status == "completed"
 
 
+def test_similarity_is_measured_on_a_held_out_row_that_has_a_target() -> None:
+    masked = {"input_ids": [1, 2, 3, 4], "labels": [-100] * 4}
+    run = linnet.train(data=Counting(), eval_data=[masked, [5, 6, 7, 8, 9]], inspect="gram", steps=1, **ROWS)
+    sides = {len(event.data["gram"]) for event in run.events().read_events() if event.kind == "tap"}
+    assert sides == {4}
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
