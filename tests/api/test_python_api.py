@@ -214,6 +214,14 @@ def test_gradient_accumulation_gives_it_parts_that_add_up() -> None:
     assert list(losses("a").values()) == pytest.approx(list(losses("b").values()), rel=1e-4)
 
 
+def test_a_part_of_a_batch_without_a_target_adds_nothing_to_it() -> None:
+    rows = [{"input_ids": [1, 2, 3, 4], "labels": [-100] * 4}] * 4 + [Counting()[0]] * 4
+    flags = {**ROWS, "steps": 2, "batch_tokens": 64}
+    linnet.train(data=(row for row in rows * 2), run_id="a", **flags)
+    linnet.train(data=(row for row in rows * 2), loss=own, run_id="b", **flags)
+    assert list(losses("b").values()) == pytest.approx(list(losses("a").values()), rel=1e-4)
+
+
 def test_a_run_with_its_own_loss_goes_on_only_with_it(said: Said) -> None:
     linnet.train(data=Counting(), steps=2, loss=own, run_id="a", **ROWS)
     with pytest.raises(linnet.UsageError, match=r"a loss of its own \(own\)"):
