@@ -19,6 +19,8 @@ from linnet.board.web.board import WebBoard
 from linnet.board.web.inside_answer_types import AttentionQuestion
 from linnet.board.web.safe_store import SafeStore
 from linnet.errors import UsageError
+from linnet.gguf import GGUFError, MetadataBlock
+from linnet.gguf.writer import GGUFWriter
 from linnet.models.observation import Region, activations
 from tests.conftest import Said
 
@@ -98,6 +100,12 @@ def test_both_boards_have_what_the_command_really_says(trained: Path) -> None:
     with pytest.raises(RequestError, match="the prompt has 200 tokens and the model's context 32"):
         AttentionMaps().answer(board, "one", AttentionQuestion("\x01" * 200))
     board.close()
+
+
+def test_a_file_of_another_architecture_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    path = GGUFWriter(MetadataBlock().text("general.architecture", "gemma3")).write(tmp_path / "gemma.gguf")
+    with pytest.raises(GGUFError, match="this architecture can be neither trained nor run here"):
+        attention(path, "x")
 
 
 def test_what_cannot_be_shown_is_refused_in_a_line(trained: Path, classifiers: Path, said: Said) -> None:

@@ -49,6 +49,11 @@ def test_a_layer_says_what_norm_and_head_make_of_the_stream_there(trained: Path)
     assert [word.rank for word in words.words_LT[1]] == [*ranks, None]
 
 
+def test_after_a_single_token_nothing_is_known_to_come(trained: Path) -> None:
+    words = lens_words("one", "d", runs=trained)
+    assert [[word.rank for word in layer] for layer in words.words_LT] == [[None]] * 3
+
+
 def test_a_quantised_model_answers_a_question_in_its_last_layers(smollm2: Path, said: Said) -> None:
     code, out, _ = said("lens-words", str(smollm2), "--prompt", "The capital of France is", "--layers", "27:")
     assert code == 0

@@ -147,6 +147,13 @@ def test_rows_come_in_many_forms(rows: Any) -> None:
     assert linnet.train(data=rows, steps=2, held_out=0.25, **ROWS).status == "completed"
 
 
+def test_similarity_is_measured_on_a_held_out_row_that_has_a_target() -> None:
+    masked = {"input_ids": [1, 2, 3, 4], "labels": [-100] * 4}
+    run = linnet.train(data=Counting(), eval_data=[masked, [5, 6, 7, 8, 9]], inspect="gram", steps=1, **ROWS)
+    sides = {len(event.data["gram"]) for event in run.events().read_events() if event.kind == "tap"}
+    assert sides == {4}
+
+
 @pytest.mark.parametrize(
     ("row", "words"),
     [
@@ -205,6 +212,14 @@ def test_gradient_accumulation_gives_it_parts_that_add_up() -> None:
     linnet.train(data=Counting(), steps=3, loss=own, run_id="a", **{**ROWS, "batch": 8})
     linnet.train(data=Counting(), steps=3, loss=own, run_id="b", **{**ROWS, "batch": 4, "batch_tokens": 64})
     assert list(losses("a").values()) == pytest.approx(list(losses("b").values()), rel=1e-4)
+
+
+def test_a_part_of_a_batch_without_a_target_adds_nothing_to_it() -> None:
+    rows = [{"input_ids": [1, 2, 3, 4], "labels": [-100] * 4}] * 4 + [Counting()[0]] * 4
+    flags = {**ROWS, "steps": 2, "batch_tokens": 64}
+    linnet.train(data=(row for row in rows * 2), run_id="a", **flags)
+    linnet.train(data=(row for row in rows * 2), loss=own, run_id="b", **flags)
+    assert list(losses("b").values()) == pytest.approx(list(losses("a").values()), rel=1e-4)
 
 
 def test_a_run_with_its_own_loss_goes_on_only_with_it(said: Said) -> None:

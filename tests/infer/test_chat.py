@@ -110,6 +110,27 @@ def test_an_answer_that_is_stopped_stays_as_far_as_it_came(model: LoadedModel) -
     assert talk.ask("go on") == fresh.ask("go on")
 
 
+def test_an_answer_that_is_read_again_is_part_of_the_conversation_once(model: LoadedModel) -> None:
+    talk = chat(model)
+    answer = talk.stream("who?")
+    text = "".join(answer)
+    with pytest.raises(UsageError, match="generated already"):
+        "".join(answer)
+    assert talk.messages == [Message("user", "who?"), Message("assistant", text)]
+    assert answer.stopped in ("end", "max_tokens")
+
+
+def test_an_answer_is_not_continued_with_what_was_read_for_another(model: LoadedModel) -> None:
+    talk = chat(model, max_tokens=40)
+    pieces = iter(first := talk.stream("who?"))
+    begun = next(pieces)
+    other = talk.ask("why?")
+    with pytest.raises(UsageError, match="another answer of this chat was begun before this one had ended"):
+        next(pieces)
+    assert (first.stopped, first.text) == ("interrupted", begun)
+    assert [message.content for message in talk.messages] == ["why?", other, "who?", begun]
+
+
 class _Interrupted:
     """Raises Ctrl-C while a chat is read."""
 
@@ -189,6 +210,17 @@ def test_a_question_that_fits_no_context_leaves_the_chat_as_it_was(model: Loaded
     with pytest.raises(linnet.LinnetError, match="shorten it"):
         talk.ask("why " * 2000)
     assert talk.messages == said
+
+
+def test_wrong_options_forget_nothing_of_a_chat_that_fills_its_context(model: LoadedModel) -> None:
+    talk = chat(model, max_tokens=30)
+    talk.messages = [Message(role, "many words of old") for _ in range(8) for role in ("user", "assistant")]
+    said = talk.messages
+    with pytest.raises(UsageError, match="top_p is 7"):
+        talk.ask("and now?", top_p=7)
+    assert talk.messages == said
+    talk.ask("and now?")
+    assert len(talk.messages) < len(said)
 
 
 def test_each_answer_has_a_seed_of_its_own(model: LoadedModel) -> None:

@@ -402,7 +402,7 @@ def test_a_captured_look_tells_what_a_plain_one_does(name: str, dtype: torch.dty
         for kind, look in looks.items():
             plain = LateEvents(number, *look(*inputs[kind]))
             told.append((kind, LateEvents(number, *captured[kind](*inputs[kind])), plain))
-    assert all(look._can_be and look._captured is not None for look in captured.values()), "none was given up"
+    assert all(look._is_capturable and look._captured is not None for look in captured.values()), "none was given up"
     for kind, replayed, plain in told:  # at the end: no later look may write over what an earlier one found
         pairs = list(zip(replayed.events(), plain.events(), strict=True))
         assert pairs

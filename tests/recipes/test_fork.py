@@ -159,6 +159,13 @@ def test_images_fork_with_and_without_an_average(printed: Printed) -> None:
     assert manifest("y")["parent"] == "x" and list(losses("y")) == [9, 10]
 
 
+def test_images_whose_gradients_are_accumulated_go_on_where_the_parent_ended(printed: Printed) -> None:
+    flags = "--d-model 32 --n-layers 1 --n-heads 2 --d-ff 32 --batch 16 --batch-images 32 --eval-images 32"
+    printed(*words(f"train vit-tiny {flags} --steps 4 --run-id v"))
+    printed(*words("train vit-tiny --from v --steps 2 --run-id w"))
+    assert "data_offset" not in manifest("w")["config"]
+
+
 def test_a_programs_own_rows_fork_in_the_program(said: Said) -> None:
     rows = [[1, 2, 3, 4, 5]] * 20
     linnet.train(data=rows, vocab=16, preset="tiny", batch=2, steps=4, eval_every=0, run_id="r")

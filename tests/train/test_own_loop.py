@@ -125,7 +125,10 @@ def test_wrapped_and_half_precision_models_are_written_too() -> None:
     with linnet.start(system_every=0) as run:
         compiled = run.checkpoint(torch.compile(model), 1)
         halved = run.checkpoint(theirs, 2, type="bf16")
-    assert torch.equal(load(compiled).token_embd.weight, model.token_embd.weight)
+        compiled_within = run.checkpoint(torch.nn.DataParallel(torch.compile(model)), 3)  # as nanoGPT wraps its own
+        compiled_around = run.checkpoint(torch.compile(torch.nn.DataParallel(model)), 4)
+    for path in (compiled, compiled_within, compiled_around):
+        assert torch.equal(load(path).token_embd.weight, model.token_embd.weight)
     assert torch.equal(load(halved).token_embd.weight, theirs.model.embed_tokens.weight.float())
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from hypothesis import strategies as some
 import linnet
 from linnet.cli import main
 from linnet.cli.plan import plan_lines, time_line
+from linnet.models import build, preset
 from linnet.recipes.flags import count_of
 from linnet.train import Callback
+from linnet.train.hardware import choose
+from linnet.train.memory import Sharing, peak_memory
 from linnet.train.metrics import MetricQueue
 from linnet.train.plan import Plan
 from linnet.train.settings import TrainSettings
@@ -106,6 +111,9 @@ def test_the_schedule_ends_when_the_budget_does(corpus: Path) -> None:
         ("--epochs nan", "--epochs must be above 0, found nan"),
         ("--patience 0", "--patience must be 1 or more, found 0"),
         ("--patience 2 --eval-every 0", "--patience waits for a better evaluation, and --eval-every 0 makes none"),
+        ("--batch-tokens 0", "--batch-tokens must be 1 or more, found 0"),
+        ("--sample-tokens -1", "--sample-tokens must be 0 or more, found -1"),
+        ("--keep -2", "--keep must be 0 or more, found -2"),
         ("--tokens many", "Invalid value for --tokens: expected a number such as 20M, found 'many'"),
     ],
 )
@@ -120,6 +128,15 @@ def test_epochs_of_an_iterable_are_refused() -> None:
     rows = ([1, 2, 3] for _ in range(10))
     with pytest.raises(linnet.UsageError, match="`epochs` needs data whose length is known, found an iterable"):
         linnet.train(data=rows, vocab=8, preset="tiny", epochs=1)
+
+
+def test_gradients_that_are_added_up_in_buffers_are_planned_for_images_too() -> None:
+    recipe: Any = SimpleNamespace(model=build(preset("vit-tiny-8")))
+    settings = TrainSettings(batch=16, device="cpu")
+    on_cpu = choose(settings, tokens=16 * 17)
+    planned = partial(peak_memory, recipe, hardware=on_cpu, scored=0, copies=0, sharing=Sharing(of_process=0))
+    gradients = sum(parameter.nbytes for parameter in recipe.model.parameters())
+    assert planned(settings=replace(settings, batch_images=64)) - planned(settings=settings) >= gradients
 
 
 def test_images_have_a_plan_too(capsys: pytest.CaptureFixture[str]) -> None:

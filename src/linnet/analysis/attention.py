@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from linnet.analysis.checkpoint import Checkpoint, Model
+from linnet.analysis.checkpoint import Model, text_model
 from linnet.errors import UsageError
 from linnet.infer.generation import prompt_tensor
 from linnet.infer.loaded_model import LoadedModel
-from linnet.models import pick_device
 from linnet.models.observation import Attention, Observer, observe
 
 _DIGITS = 6  # of a probability, as plain values
@@ -68,14 +67,7 @@ def attention(
 
     - `model`: a MODEL, or one that is loaded.
     """
-    if isinstance(model, LoadedModel):
-        loaded, name = model, model.name
-    else:
-        checkpoint = Checkpoint.find(model, runs)
-        checkpoint.require("text", "attention is shown between the tokens of a text")
-        loaded, name = checkpoint.load(pick_device(device)), checkpoint.name
-    if loaded.task != "text":
-        raise UsageError(f"{name} tells images apart: attention is shown between the tokens of a text")
+    loaded, name = text_model(model, "attention is shown between the tokens of a text", device, runs)
     ids = loaded.encode(prompt)
     if not ids:
         raise UsageError("the prompt is empty: give some text (`prompt`)")

@@ -12,16 +12,14 @@ from linnet.architectures import AnyConfig
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf import GGUFFile, config_of
-from linnet.infer.loaded_model import read_model, task_of_file
+from linnet.infer.loaded_model import LoadedModel, read_model, task_of_file
+from linnet.models import pick_device
 from linnet.models.model_files import ModelFiles, find_files
 from linnet.models.model_name import Which, find_model
 from linnet.runs import Run, RunError
 
 if TYPE_CHECKING:
     import torch
-
-    from linnet.infer.loaded_model import LoadedModel
-
 
 Model: TypeAlias = str | os.PathLike[str] | Run  # what a MODEL may be given as
 
@@ -65,11 +63,18 @@ class Checkpoint:
         """The model, ready to be used."""
         return read_model(self.files, device)
 
-    def require(self, task: str, use: str) -> None:
-        """Refuse a model that does something else than `text` or `images`; `use`: what it was wanted for."""
-        if self.task != task:
-            other = "tells images apart" if task == "text" else "is a model of text"
-            raise UsageError(f"{self.name} {other}: {use}")
+
+def text_model(
+    model: Model | LoadedModel, use: str, device: str = "auto", runs: str | os.PathLike[str] | None = None
+) -> tuple[LoadedModel, str]:
+    """A language model and its name, loaded where it is not; one of images is refused. `use`: what it is wanted for.
+
+    A file of an architecture that is none of ours is refused by its own words, when it is loaded.
+    """
+    known = model if isinstance(model, LoadedModel) else Checkpoint.find(model, runs)
+    if known.task == "images":
+        raise UsageError(f"{known.name} tells images apart: {use}")
+    return known if isinstance(known, LoadedModel) else known.load(pick_device(device)), known.name
 
 
 def run_of(path: Path) -> Run | None:

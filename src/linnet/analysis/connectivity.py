@@ -26,7 +26,6 @@ ALPHAS = tuple(step / 10 for step in range(11))
 BARRIER = 0.02  # of the loss at the ends, from which on two models do not lie in one basin
 _LEAST_LOSS = 0.1  # nats; of losses below, a share says nothing
 _TOKENS = 16_384  # that are scored at each place, by default
-_AT_ONCE = {"cpu": 4096, "cuda": 32_768}  # tokens that pass through the model together
 _NOT_OF_THE_SHAPE = ("ctx", "labels", "image_mean", "image_std")  # fields of a config
 _POSITIONS = "position_embd.weight"  # of a model that learns them: as many rows as its context
 Verdict = Literal["same basin", "barrier"]
@@ -141,11 +140,12 @@ def lmc(
 
     else:
         from linnet.data import windows
+        from linnet.train.text import rows_at_once
 
         probe = probe_text(home, corpus=corpus, cache=cache, progress=progress)
         unit, samples, source = "tokens", min(tokens, len(probe) - 1), probe.source
         ctx = min(model.config.ctx, samples)
-        rows = max(1, min(_AT_ONCE["cuda" if chosen.type == "cuda" else "cpu"] // ctx, -(-samples // ctx)))
+        rows = rows_at_once(chosen, ctx, -(-samples // ctx))
 
         def score() -> float:
             return score_batches(model, windows(probe.tokens, ctx, rows, device=chosen), samples).mean

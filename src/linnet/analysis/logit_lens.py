@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from linnet.analysis.checkpoint import Checkpoint, Model
+from linnet.analysis.checkpoint import Model, text_model
 from linnet.errors import UsageError
 from linnet.infer.generation import prompt_tensor
 from linnet.infer.loaded_model import LoadedModel
-from linnet.models import pick_device
 from linnet.models.observation import activations
 
 _REGIONS = ("embd", "resid_post_block")
@@ -71,15 +70,8 @@ def lens_words(
 
     - `model`: a MODEL, or one that is loaded. `top`: how many tokens are kept at each place.
     """
-    if isinstance(model, LoadedModel):
-        loaded, name = model, model.name
-    else:
-        checkpoint = Checkpoint.find(model, runs)
-        checkpoint.require("text", "what layers say is for models of text")
-        loaded, name = checkpoint.load(pick_device(device)), checkpoint.name
+    loaded, name = text_model(model, "what layers say is for models of text", device, runs)
     module: Any = loaded.module
-    if loaded.task != "text":
-        raise UsageError(f"{name} tells images apart: what layers say is for models of text")
     if not 1 <= top <= module.config.vocab:
         raise UsageError(f"`top` is from 1 to the vocabulary, {module.config.vocab:,}, found {top}")
     ids = loaded.encode(prompt)

@@ -48,16 +48,42 @@ class PackingFacts:
         return 1 - self.tokens / (self.rows * self.ctx) if self.rows else 0.0
 
 
-class ConversationBlocks:
-    """Rows of a set of conversations, as `Batches` takes them; `vocab`: the rows of its vocabulary.
+class PackedBlocks:
+    """Blocks of what was packed, as `Batches` takes them: what rows of conversations and of pairs share.
 
-    Row -1 is padding whose targets are not scored, as in the blocks of a text.
+    Block -1 is padding of which nothing is scored, as in the blocks of a text.
     """
 
     is_streamed = False
 
+    def __init__(self, ctx: int) -> None:
+        self.ctx, self.count = ctx, 0
+        self.device = torch.device("cpu")
+        self._n_targets = np.zeros(0, np.int64)  # of each block
+
+    def to(self, device: str | torch.device) -> None:
+        """Let them come from a device."""
+        self.device = torch.device(device)
+
+    def n_targets(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many targets of each are scored; of pairs, how many there are."""
+        if not self.count:
+            return np.zeros(len(blocks), np.int64)
+        return np.where(blocks < 0, 0, self._n_targets[np.maximum(blocks, 0)])
+
+
+def mixed_order(count: int) -> list[int]:
+    """The order of packed blocks. Long ones come first out of a packing: an evaluation of some should see all kinds."""
+    order: list[int] = shuffled(np.arange(count, dtype=np.uint64), max(1, count), 0).tolist()
+    return order
+
+
+class ConversationBlocks(PackedBlocks):
+    """Rows of a set of conversations; `vocab`: the rows of its vocabulary."""
+
     def __init__(self, tokens: TokenSet, vocab: int, ctx: int, train_on: TrainOn = "answers") -> None:
-        self.ctx, self._vocab, self._values = ctx, vocab, tokens.tokens
+        super().__init__(ctx)
+        self._vocab, self._values = vocab, tokens.tokens
         self._trains_all = train_on == "all"
         lasts, counts, cut_tokens = self._measure(tokens)
         self._opened = np.asarray(tokens.documents[:-1]).astype(np.int64)
@@ -66,9 +92,7 @@ class ConversationBlocks:
         self._lengths, self._counts = np.minimum(lasts[kept], ctx), counts[kept]
         packing = pack(self._lengths, ctx)
         self.count = packing.rows
-        # Rows of long conversations come first out of a packing: an evaluation of some of them should see all kinds.
-        order = shuffled(np.arange(self.count, dtype=np.uint64), max(1, self.count), 0)
-        self._rows = [packing.row(number) for number in order.tolist()]
+        self._rows = [packing.row(number) for number in mixed_order(self.count)]
         self._n_targets = np.array([self._counts[row].sum() for row in self._rows], np.int64)
         self.facts = PackingFacts(
             conversations=len(kept),
@@ -80,17 +104,6 @@ class ConversationBlocks:
             cut_tokens=int(cut_tokens[kept].sum()),
             left_out=len(lasts) - len(kept),
         )
-        self.device = torch.device("cpu")
-
-    def to(self, device: str | torch.device) -> None:
-        """Let them come from a device."""
-        self.device = torch.device(device)
-
-    def n_targets(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many targets of each are scored."""
-        if not self.count:
-            return np.zeros(len(blocks), np.int64)
-        return np.where(blocks < 0, 0, self._n_targets[np.maximum(blocks, 0)])
 
     def gather(self, blocks: NDArray[np.int64]) -> Gathered:
         """The rows, sent to the device. Nothing in it waits for that."""

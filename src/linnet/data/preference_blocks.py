@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from linnet.data.batches import NOT_SCORED, Batch, Gathered, send
-from linnet.data.conversation_blocks import PackingFacts
+from linnet.data.conversation_blocks import PackedBlocks, PackingFacts, mixed_order
 from linnet.data.errors import DataError
-from linnet.data.order import shuffled
 from linnet.data.packing import pack_pairs
 from linnet.data.token_set import TokenSet
 
@@ -64,27 +63,24 @@ class GatheredPairs(Gathered):
         )
 
 
-class PreferenceBlocks:
-    """Blocks of a set of pairs, as `Batches` takes them; `vocab`: the rows of its vocabulary.
+class PreferenceBlocks(PackedBlocks):
+    """Blocks of a set of pairs; `vocab`: the rows of its vocabulary.
 
-    - `most_pairs`: that a block holds. Block -1 is padding, without a pair.
+    - `most_pairs`: that a block holds.
     """
 
-    is_streamed = False
-
     def __init__(self, tokens: TokenSet, vocab: int, ctx: int) -> None:
-        self.ctx, self._vocab, self._values = ctx, vocab, tokens.tokens
+        super().__init__(ctx)
+        self._vocab, self._values = vocab, tokens.tokens
         begins_P2, lasts_P2, counts_P2, cut_P2 = self._measure(tokens)
         kept = np.flatnonzero(counts_P2.all(1))
         self._begins_P2 = begins_P2[kept]
         self._lengths_P2 = np.minimum(lasts_P2[kept], ctx)
         blocks = pack_pairs(self._lengths_P2, ctx)
         self.count = len(blocks)
-        # Long pairs come first out of a packing: an evaluation of some of them should see all kinds.
-        order = shuffled(np.arange(self.count, dtype=np.uint64), max(1, self.count), 0)
-        self._blocks = [blocks[number] for number in order.tolist()]
-        self._n_pairs = np.array([len(block) for block in self._blocks], np.int64)
-        self.most_pairs = int(self._n_pairs.max(initial=0))
+        self._blocks = [blocks[number] for number in mixed_order(self.count)]
+        self._n_targets = np.array([len(block) for block in self._blocks], np.int64)
+        self.most_pairs = int(self._n_targets.max(initial=0))
         self.facts = PackingFacts(
             conversations=len(kept),
             rows=ROWS * self.count,
@@ -95,17 +91,6 @@ class PreferenceBlocks:
             cut_tokens=int(cut_P2[kept].sum()),
             left_out=len(lasts_P2) - len(kept),
         )
-        self.device = torch.device("cpu")
-
-    def to(self, device: str | torch.device) -> None:
-        """Let them come from a device."""
-        self.device = torch.device(device)
-
-    def n_targets(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many pairs each has."""
-        if not self.count:
-            return np.zeros(len(blocks), np.int64)
-        return np.where(blocks < 0, 0, self._n_pairs[np.maximum(blocks, 0)])
 
     def gather(self, blocks: NDArray[np.int64]) -> GatheredPairs:
         """The blocks, sent to the device. Nothing in it waits for that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,8 +54,6 @@ class Chat(Shown):
         self.model, self._think = model, think
         self._options = options
         self._language_model, metadata = _chatting(model)
-        if model.device.type == "cuda":
-            self._language_model.set_compute_dtype(torch.bfloat16)
         name = chat_format_beside(model.adapters) if chat_format == AUTO else chat_format
         self.format = chat_format_of(metadata, name)
         self._tokenizer = rebuild_tokenizer(metadata)  # one of its own: special tokens in a message are text
@@ -90,20 +88,24 @@ class Chat(Shown):
             raise UsageError("the question is empty: give a text")
         require_utf8(question, "the question")
         chosen = self._options_of(options)
-        said, dropped, ids = self.messages, 0, self._ids(question)
+        if self.model.device.type == "cuda":  # each time: a text that was scored meanwhile was read in float32
+            self._language_model.set_compute_dtype(torch.bfloat16)
+        messages, dropped, ids = self.messages, 0, self._ids(self.messages, question)
         ctx = self._language_model.config.ctx
         room = min(chosen.max_tokens, int(_LEAST_ANSWER * ctx))
-        while len(ids) + room > ctx and self._forget_oldest():
+        first = 0 if self.system is None else 1
+        while len(ids) + room > ctx and len(messages) > first:
+            messages = [*messages[:first], *messages[first + 2 :]]
             dropped += 1
-            ids = self._ids(question)
+            ids = self._ids(messages, question)
         if len(ids) >= ctx:
-            self.messages = said
             raise UsageError(
                 f"the question has {len(ids):,} tokens as the chat is written, and the model's context {ctx:,}: shorten"
                 f" it{'' if self.system is None else ' or the system message'}"
             )
-        chosen = replace(chosen, seed=chosen.seed + sum(message.role == "assistant" for message in self.messages))
+        chosen = replace(chosen, seed=chosen.seed + sum(message.role == "assistant" for message in messages))
         stream = TextStream(self._language_model, self._tokenizer, ids, chosen, self._ends, self._memory)
+        self.messages = messages  # not before: wrong options are refused by the stream, and nothing is forgotten then
         return Answer(self, question, stream, dropped)
 
     def reset(self) -> None:
@@ -124,17 +126,10 @@ class Chat(Shown):
         """Add a question and its answer to what was said."""
         self.messages = [*self.messages, Message("user", question), Message("assistant", answer)]
 
-    def _ids(self, question: str) -> list[int]:
-        asked = [*self.messages, Message("user", question)]
+    def _ids(self, messages: Sequence[Message], question: str) -> list[int]:
+        asked = [*messages, Message("user", question)]
         ids: list[int] = self._encoder.encode(asked, answer=True, think=self._think).ids_N.tolist()
         return ids
-
-    def _forget_oldest(self) -> bool:
-        first = 0 if self.system is None else 1
-        if len(self.messages) <= first:
-            return False
-        self.messages = [*self.messages[:first], *self.messages[first + 2 :]]
-        return True
 
     def _options_of(self, options: Mapping[str, Any]) -> ChatOptions:
         return ChatOptions(**checked_options({**self._options, **options}, ChatOptions, "chat"))
@@ -189,8 +184,9 @@ class Answer:
         return "interrupted" if self._is_interrupted else self._stream.stopped
 
     def __iter__(self) -> Iterator[str]:
+        pieces = iter(self._stream)  # refused a second time: the conversation has this answer already
         try:
-            yield from self._stream
+            yield from pieces
         finally:
             self._is_interrupted = self._stream.stopped is None
             if self.text.strip():

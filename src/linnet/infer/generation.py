@@ -79,6 +79,7 @@ def _tokens(
     if count < 1:
         return
     decoder, logits_V = memory.read(model, ids_1T, count)
+    texts = memory.texts
     if sampling.greedy:
         tokens = _greedy(decoder, logits_V, count)
     else:
@@ -88,16 +89,21 @@ def _tokens(
         yield token
         if token in stop:
             return
+        if memory.texts != texts:  # its keys and values are no longer those of this text
+            raise UsageError(
+                "another answer of this chat was begun before this one had ended: read one after the other"
+            )
 
 
 class Memory:
     """What a model has read: the keys and values of `ids`, all but the last of them, kept from one text to the next.
 
-    A text that begins as the one before it is read from where they part.
+    A text that begins as the one before it is read from where they part. `texts`: how many were begun.
     """
 
     def __init__(self) -> None:
         self.ids: list[int] = []
+        self.texts = 0
         self._decoder: Decoder | None = None
 
     def read(self, model: LanguageModel, ids_1T: Tensor, count: int) -> tuple[Decoder, Tensor]:
@@ -105,6 +111,7 @@ class Memory:
         ids = ids_1T[0].tolist()
         known = min(_common(self.ids[:-1], ids), len(ids) - 1)  # one at least is read, for what comes after it
         slots = min(len(ids) + count, model.config.ctx)
+        self.texts += 1
         with torch.inference_mode():
             if self._decoder is None or self._decoder.slots < slots:
                 room = slots if self._decoder is None else min(max(slots, 2 * self._decoder.slots), model.config.ctx)

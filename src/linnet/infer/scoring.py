@@ -103,19 +103,21 @@ def score_batches(
     losses: list[Tensor] = []  # they stay on the device until the end: nothing waits for one of them
     counts: list[int] = []
     rank, count = (0, 1) if ranks is None else (ranks.rank, ranks.count)
+    scored = 0
     for batch in batches:
         if len(counts) % count == rank:
             losses.append(model.loss(batch.ids_BT, batch.targets_BT, batch.documents_BT))
         counts.append(batch.n_targets)
+        scored += batch.n_targets
         if on_progress is not None:
-            on_progress(sum(counts))
-        if most is not None and sum(counts) >= most:
+            on_progress(scored)
+        if most is not None and scored >= most:
             break
     means = torch.stack(losses).tolist() if losses else []
     if ranks is not None and count > 1:
         shares = ranks.gather(means)
         means = [shares[number % count][number // count] for number in range(len(counts))]
-    return Score(sum(mean * count for mean, count in zip(means, counts, strict=True)), sum(counts))
+    return Score(sum(mean * count for mean, count in zip(means, counts, strict=True)), scored)
 
 
 def top_tokens(model: LanguageModel, prompt: Sequence[int], k: int = 10) -> list[Prediction]:

@@ -63,6 +63,9 @@ class TextStream:
     def __iter__(self) -> Iterator[str]:
         if self.stopped is not None or self.tokens:
             raise UsageError("this text has been generated already; its `text` is kept, and another stream can be made")
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[str]:
         begun = time.perf_counter()
         for token in self._ids:
             if piece := self._take(self._stops.add(self._decoder.add(token))):

@@ -33,6 +33,12 @@ class BaseOptions:
     base_name: str | None = None
     base_sha256: str | None = None
 
+    @property
+    def origin(self) -> dict[str, str]:
+        """The base as checkpoints name where their weights come from, as far as it is known."""
+        known = {"donor": self.base_name, "donor_sha256": self.base_sha256}
+        return {key: value for key, value in known.items() if value is not None}
+
 
 _Options = TypeVar("_Options", bound=BaseOptions)
 

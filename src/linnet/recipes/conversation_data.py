@@ -21,7 +21,7 @@ from linnet.gguf.chat_format import Message
 from linnet.infer import score_batches
 from linnet.models import LanguageModel
 from linnet.recipes.job import DEFAULT_PROMPTS, Job, TextData
-from linnet.recipes.token_data import TokenRunData, too_few_held_out
+from linnet.recipes.token_data import PROBE_TOKENS, TokenRunData, too_few_held_out
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.protocols import EvalResult
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _SHORT = 200  # letters of a question that a sample answers
-_PROBE = 256  # tokens, at most, by whose activations similarity is measured
 
 
 class ChatRunData(TokenRunData):
@@ -76,7 +75,7 @@ class ChatRunData(TokenRunData):
         """The first of the held-out rows."""
         if not self._held_out.count:
             return None
-        return next(in_order(self._held_out, 1)).ids_BT[:1, :_PROBE]
+        return next(in_order(self._held_out, 1)).ids_BT[:1, :PROBE_TOKENS]
 
     def _written_after(self, prompt: str, model: LanguageModel, tokenizer: Tokenizer) -> str:
         """The model's answer to a prompt, on a line of its own."""

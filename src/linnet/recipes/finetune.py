@@ -93,8 +93,7 @@ class Finetune(FromScratch):
     @property
     def origin(self) -> Mapping[str, Any]:
         """Where the model comes from, for its checkpoints."""
-        known = {"donor": self.options.base_name, "donor_sha256": self.options.base_sha256}
-        return {**{key: value for key, value in known.items() if value is not None}, **super().origin}
+        return {**self.options.origin, **super().origin}
 
     @property
     def remark(self) -> str | None:

@@ -198,7 +198,8 @@ class ForkPoint:
             job = replace(job, model=replace(job.model, image_mean=model.image_mean, image_std=model.image_std))
         before = self.parent.settings
         ctx = 1 if isinstance(model, ViTConfig) else self.parent.ctx
-        done = (self.step - (before.data_offset or 0)) * (before.batch_tokens or before.batch * ctx)
+        per_step = before.batch_images or before.batch_tokens or before.batch * ctx
+        done = (self.step - (before.data_offset or 0)) * per_step
         first = -(-done // data.per_step) if self.has_same_data(data) else 0
         settings = replace(job.settings, data_offset=self.step - first or None)
         data.settings = settings

@@ -212,9 +212,7 @@ class Lora(FromScratch):
     @property
     def origin(self) -> Mapping[str, Any]:
         """Where the model comes from, for its checkpoints."""
-        known = {"donor": self.options.base_name, "donor_sha256": self.options.base_sha256}
-        own = {key: value for key, value in known.items() if value is not None} if self.options.dora else {}
-        return {**own, **super().origin}
+        return {**(self.options.origin if self.options.dora else {}), **super().origin}
 
     @property
     def remark(self) -> str | None:

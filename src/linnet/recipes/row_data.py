@@ -100,12 +100,14 @@ class RowRunData(TokenRunData):
         return Evaluation.of(score_batches(model, self._eval_batches, ranks=self._scorers))
 
     def probe(self) -> torch.Tensor | None:
-        """The first of the held-out rows, without what it was filled up with."""
+        """The first of the held-out rows with a target, without what it was filled up with."""
         if not self._eval_batches:
             return None
         batch = self._eval_batches[0]
-        filled = int((batch.targets_BT[0] != NOT_SCORED).nonzero().max()) + 1 if batch.n_targets else 1
-        return batch.ids_BT[:1, : min(filled, PROBE_TOKENS)]
+        scored_BT = batch.targets_BT != NOT_SCORED
+        row = int(scored_BT.any(1).int().argmax())
+        filled = int(scored_BT[row].nonzero().max()) + 1
+        return batch.ids_BT[row : row + 1, : min(filled, PROBE_TOKENS)]
 
     def report(self, run: Session, step: int, result: EvalResult) -> None:
         """One `eval` event."""

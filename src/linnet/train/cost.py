@@ -89,7 +89,7 @@ class StepShape:
     """What a step of one device does.
 
     - `rows`: sequences or images that pass at once, `passes` times for one step.
-    - `parameters`: that are trained here; `matrices`: how many of them are Muon's, by their shapes, 0 without Muon.
+    - `parameters`: that are trained here; `muon`: the matrices among them that Muon moves.
     - `compiled`, `captured`: as `Hardware` has it. `recompute`: what of a layer's forward pass is done again: nothing,
       what is cheap (which compiled layers do anyway), or all of it.
     - `threads`: the share of a CPU's threads that the step has.

@@ -26,12 +26,12 @@ from linnet.train.memory import Recompute, Shard, Sharing, process_memory
 from linnet.train.optim import OPTIMIZERS
 from linnet.train.plan import Plan, make_plan
 from linnet.train.settings import TrainSettings
+from linnet.train.shards import SHARDED_FROM
 
 Limit: TypeAlias = Literal["compute", "link", "batch too small", "batch uneven", "memory"]
 Overlap: TypeAlias = Literal["auto", "on", "off"]
 
 _FLOAT, _BF16 = 4, 2
-_SHARDED_FROM = 300e6  # parameters from which on several ranks keep a part of the moments each, by default
 _OVERLAPPED = 0.9  # of a sum, at most: its last bucket is full when the backward pass is over
 _PAUSE_SECONDS = (
     10e-3  # that a checkpoint holds the steps up besides its copy: 6 to 20 ms on an H200 (bench/RESULTS.md)
@@ -164,7 +164,7 @@ class CostModel:
         self.per_rank, self._settings = per_rank, settings
         self._sizes = LayerSizes.of(config)
         self._recipe = _DescribedRecipe(config)
-        by_size: Shard = "moments" if self.parameters >= _SHARDED_FROM else "none"
+        by_size: Shard = "moments" if self.parameters >= SHARDED_FROM else "none"
         self.shard: Shard = by_size if shard == "auto" else shard
 
     @cached_property

@@ -255,7 +255,8 @@ class _Shape:
         """Buffers that hold all gradients at once (train/gradients.py); 0: each parameter has its own, for a while."""
         if self._device != "cpu":
             return int(ranks > 1)
-        rows = settings.batch if settings.batch_tokens is None else settings.batch_tokens // self._ctx
+        of_text = settings.batch if settings.batch_tokens is None else settings.batch_tokens // self._ctx
+        rows = settings.batch_images or of_text
         parts_of = settings.batch // 2 if self._hardware.halves else settings.batch
         order = SumOrder.of(max(rows, ranks), parts_of, ranks)
         return order.copies if ranks > 1 or order.shares > 1 else 0

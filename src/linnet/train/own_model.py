@@ -47,9 +47,9 @@ class OwnModel:
 
 
 def _config_and_params(model: Any) -> tuple[Config, dict[str, Tensor]]:
-    """Config and parameters, out of the wrappers of torch.compile and DistributedDataParallel."""
-    for wrapper in ("_orig_mod", "module"):
-        model = getattr(model, wrapper, model)
+    """Config and parameters, out of the wrappers of torch.compile and DistributedDataParallel, in either order."""
+    while (inner := getattr(model, "_orig_mod", getattr(model, "module", None))) is not None:
+        model = inner
     if isinstance(model, LanguageModel):
         return model.config, model.params()
     kind = type(model).__name__

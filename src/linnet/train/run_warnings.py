@@ -43,7 +43,7 @@ class TrainingWarning:
 
 
 class RunWarnings:
-    """Looks at what comes by, and tells by `tell(step, found)` of what was not told before.
+    """Looks at what comes by, and calls `announce(step, warning)` with what was not told before.
 
     - `announced`: kinds that were told in an earlier session, or meanwhile.
     - `first_loss`: that of the run's first step, where it is known from an earlier session.

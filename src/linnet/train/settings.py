@@ -146,9 +146,13 @@ class TrainSettings:
     data_offset: int | None = None  # steps that its position in the data is behind its number of steps
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "tokens", "patience"):
+        for name in ("steps", "batch", "batch_tokens", "tokens", "patience"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"`{name}` must be 1 or more, found {value}")
+        # A negative one would be met in the middle of a run: by its first sample, when old checkpoints are removed.
+        for name in ("eval_every", "eval_tokens", "sample_every", "sample_tokens", "checkpoint_every", "keep"):
+            if (value := getattr(self, name)) is not None and value < 0:
+                raise UsageError(f"`{name}` must be 0 or more, found {value}")
         for name in ("minutes", "epochs", "rank_timeout"):
             if (value := getattr(self, name)) is not None and not 0 < value < math.inf:
                 raise UsageError(f"`{name}` must be above 0, found {value:g}")

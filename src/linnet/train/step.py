@@ -433,6 +433,8 @@ class OwnLoss:
         """The means of these rows, times their share of the whole batch."""
         batch = self._batch_of(*inputs)
         means = _by_name(self._function(self._model, batch))
+        if not batch.n_targets:  # a mean over nothing is NaN, which no factor of 0 makes a number
+            means = {name: value.nan_to_num() for name, value in means.items()}
         return {name: value * (batch.n_targets / divisor) for name, value in means.items()}
 
 

@@ -32,7 +32,7 @@ def captured_looks(model: nn.Module, settings: TrainSettings, hardware: Hardware
 
 
 def are_captured(settings: TrainSettings, hardware: Hardware) -> bool:
-    """Are looks captured?"""
+    """Are looks replayed as CUDA graphs? The plan of a training asks too, for the memory that they keep."""
     return hardware.device.type == "cuda" and settings.graph == "on"
 
 
@@ -50,11 +50,11 @@ class CapturedLook:
         self._rows: dict[_Kinds, Sequence[EventRow]] = {}
         self._captured: Work | None = None
         self._addresses: list[int] = []  # of the weights that the capture reads
-        self._can_be = True
+        self._is_capturable = True
 
     def __call__(self, *inputs: Tensor | None) -> Look:
-        """Look."""
-        if self._can_be and not _has_hooks(self._model):
+        """The look at these inputs: replayed, or taken as any other where that cannot be."""
+        if self._is_capturable and not _has_hooks(self._model):
             addresses = [parameter.data_ptr() for parameter in self._model.parameters()]
             if self._captured is None or addresses != self._addresses:
                 self._captured, self._addresses = self._capture(self._figures), addresses
@@ -62,7 +62,7 @@ class CapturedLook:
                 figures = self._captured(*inputs)
             except Exception as error:  # also where its memory, which it keeps, is too much
                 log.info("a look is not captured (%s: %s)", type(error).__name__, error)
-                self._captured, self._can_be = None, False
+                self._captured, self._is_capturable = None, False
             else:
                 return self._rows[_kinds(inputs)], figures
         return self._look(*inputs)

@@ -138,7 +138,7 @@ class PieceTable:
     """Figures of many tensors: a row for each, behind it one for each of its heads.
 
     Tensors of one shape are stacked, as those of all layers are, so that a look takes as many operations for thirty
-    layers as for six. On a CPU each is read by itself (`cpu_sums.py`).
+    layers as for six. On a CPU each is read by itself (`row_sums.py`).
     """
 
     def __init__(self, pieces: Sequence[TensorPiece], parameters: Mapping[str, Tensor]) -> None:
