@@ -8,17 +8,21 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
 import linnet
 from linnet.board.web import changes, watcher
+from linnet.board.web.app import make_app
+from linnet.board.web.gate import Gate
 from tests.board.conftest import append, steps, write
-from tests.board.web.conftest import WRITE
+from tests.board.web.conftest import WRITE, board_of
 
 PATIENCE = 10.0
 
@@ -253,3 +257,63 @@ def test_a_connection_that_asks_nothing_is_closed(served: str, monkeypatch: pyte
             slow.sendall(said)
             with suppress(ConnectionResetError):
                 assert slow.recv(100) == b""
+
+
+class Page:
+    """A page that follows changes, asked for in this event loop and without a socket."""
+
+    def __init__(self, app: Gate) -> None:
+        self._left, self._news, self._sent = asyncio.Event(), asyncio.Event(), bytearray()
+        scope = {"type": "http", "method": "GET", "path": "/api/changes", "query_string": b""}
+        self.answered = asyncio.ensure_future(
+            app({**scope, "headers": [(b"host", b"127.0.0.1:6464")]}, self._receive, self._send)
+        )
+
+    async def _receive(self) -> Message:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        self._sent += message.get("body", b"")
+        self._news.set()
+
+    async def hear(self, words: bytes) -> None:
+        """Wait until it is sent something with these words."""
+        async with asyncio.timeout(PATIENCE):
+            while words not in self._sent:
+                self._news.clear()
+                await self._news.wait()
+
+    def leave(self) -> None:
+        self._left.set()
+
+
+def test_a_page_that_comes_while_the_last_one_leaves_hears_of_changes(root: Path) -> None:
+    async def two_pages() -> None:
+        threads = ThreadPoolExecutor(1)
+        asyncio.get_running_loop().set_default_executor(threads)
+        app = make_app(board)
+        first = Page(app)
+        await first.hear(b"event: runs")
+        released = threading.Event()
+        threads.submit(released.wait, PATIENCE)  # the only thread is busy while one page leaves and the other comes
+        first.leave()
+        await turns(50)
+        second = Page(app)
+        await turns(50)
+        released.set()
+        await second.hear(b"event: runs")
+        write(root / "new", steps(5))
+        await second.hear(b'"id":"new"')
+        second.leave()
+        await asyncio.gather(first.answered, second.answered)
+
+    async def turns(count: int) -> None:
+        """Let everything in the event loop go on that waits for no thread."""
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    root.mkdir()
+    board = board_of(root)
+    asyncio.run(two_pages())
+    board.close()

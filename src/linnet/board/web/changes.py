@@ -82,7 +82,7 @@ class Changes:
         if follower in self._followers:
             self._followers.remove(follower)
         if not self._followers and self._watcher.running:
-            await asyncio.to_thread(self._watcher.stop)
+            await self._stop_watching()
             if not self._followers:
                 self._forget()
 
@@ -95,7 +95,13 @@ class Changes:
         """End all streams."""
         for follower in self._followers:
             follower.drop()
-        await asyncio.to_thread(self._watcher.stop)
+        await self._stop_watching()
+
+    async def _stop_watching(self) -> None:
+        """End the watcher. It counts as ended before this waits: a page that comes meanwhile starts another."""
+        thread = self._watcher.stop()
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
 
     # -- the watcher's side --------------------------------------------------------------------------------------
 

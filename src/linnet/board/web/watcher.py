@@ -43,8 +43,8 @@ class FolderWatcher:
         self._on_change = on_change
         self._polling = is_remote(root) or bool(os.environ.get("WATCHFILES_FORCE_POLLING"))
         self._wanted: frozenset[str] = frozenset()
-        self._again = threading.Event()  # ends the present watching
-        self._stopping = threading.Event()
+        self._again = threading.Event()  # ends the present watching of the thread
+        self._stopping = threading.Event()  # ends the thread
         self._thread: threading.Thread | None = None
 
     @property
@@ -59,29 +59,28 @@ class FolderWatcher:
             self._again.set()
 
     def start(self) -> None:
-        self._stopping = threading.Event()  # another one: the thread before may still be ending
+        self._stopping, self._again = threading.Event(), threading.Event()  # the thread before may still be ending
         self._thread = threading.Thread(
-            target=self._run, args=(self._stopping,), name="linnet-board-watcher", daemon=True
+            target=self._run, args=(self._stopping, self._again), name="linnet-board-watcher", daemon=True
         )
         self._thread.start()
 
-    def stop(self) -> None:
-        """End it; returns when it has ended."""
+    def stop(self) -> threading.Thread | None:
+        """Let the thread end, and return it, to be joined. It may be started again at once."""
         thread, self._thread = self._thread, None
         self._stopping.set()
         self._again.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        return thread
 
-    def _run(self, stopping: threading.Event) -> None:
+    def _run(self, stopping: threading.Event, again: threading.Event) -> None:
         while not stopping.is_set():
-            self._again.clear()
-            if self._polling or not self._watch(stopping):
-                self._again.wait(_POLL_MS / 1000)
+            again.clear()
+            if self._polling or not self._watch(stopping, again):
+                again.wait(_POLL_MS / 1000)
                 if not stopping.is_set():
                     self._on_change(set(), True)
 
-    def _watch(self, stopping: threading.Event) -> bool:
+    def _watch(self, stopping: threading.Event, again: threading.Event) -> bool:
         """Watch until other folders are wanted; False where the system cannot."""
         folders = [folder for folder in self._wanted if os.path.isdir(folder)]  # noqa: PTH112 - hundreds of them
         try:
@@ -90,7 +89,7 @@ class FolderWatcher:
                 watch_filter=None,
                 debounce=2 * _STEP_MS,
                 step=_STEP_MS,
-                stop_event=self._again,
+                stop_event=again,
                 rust_timeout=_TICK_MS,
                 yield_on_timeout=True,
                 raise_interrupt=False,
