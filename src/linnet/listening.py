@@ -27,12 +27,14 @@ def listen(host: str, port: int | None, usual_port: int) -> socket.socket:
             listening.bind((host.strip("[]"), number))
             listening.listen(128)
             return listening
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, TypeError) as error:  # the last of a name with letters that no host has
             listening.close()
             taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
             if taken and port is None:
                 continue
             reason = "it is taken; name another `port`, or let it be chosen" if taken else str(error)
+            if isinstance(error, TypeError):
+                reason = "a host has no such name"
             raise LinnetError(f"cannot listen on {host} port {number}: {reason}") from None
     raise LinnetError(f"ports {wanted[0]} to {wanted[-1]} are all taken; name a free `port`")
 

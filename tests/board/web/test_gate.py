@@ -10,7 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from linnet.board.web.gate import Access
-from linnet.listening import is_loopback
+from linnet.errors import LinnetError
+from linnet.listening import is_loopback, listen
 from tests.board.conftest import steps, write
 from tests.board.web.conftest import HERE, WRITE, client_of
 
@@ -177,3 +178,8 @@ def test_the_token_is_kept_out_of_logs(far: TestClient, access: Access, caplog: 
         far.get(f"/?token={access.token}")
         far.get("/api/runs", headers={"Authorization": f"Bearer {access.token}"})
     assert access.token not in caplog.text
+
+
+def test_an_address_that_no_host_can_have_is_one_line() -> None:
+    with pytest.raises(LinnetError, match=r"cannot listen on bücher\.\.example port 6464: a host has no such name"):
+        listen("bücher..example", None, 6464)
