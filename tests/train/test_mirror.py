@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import linnet
 from linnet.runs import mirror as mirror_module
 from linnet.runs.mirror import Mirror, fetch_run
 from linnet.runs.mirroring import LEDGER, Ledger, Mirroring
+from linnet.runs.remote_root import fetched_root
 from linnet.train.callback import TrainingContext
 from linnet.train.mirror_callback import MirrorCallback
 from tests.conftest import SMALL, Said
@@ -168,6 +170,39 @@ def test_a_run_that_can_only_be_read_is_copied_whole(tmp_path: Path) -> None:
     mirroring.copy()
     assert (mirroring.ledger.error, mirroring.ledger.missing) == ("", [])
     assert content(tmp_path / "store") == content(run)
+
+
+def test_a_link_among_the_temporary_files_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that can only be read a copy goes there, where everybody may put a link under a name that is known."""
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    (tmp_path / "precious").write_text("mine")
+    (shared / f"mirror-{os.getpid()}-events.jsonl").symlink_to(tmp_path / "precious")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "events.jsonl").write_bytes(b'{"a": 1}\n')
+    (run / ".cache").write_bytes(b"no folder can be made here")
+    Mirroring(run, f"file://{tmp_path}/store").copy()
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert content(tmp_path / "store") == content(run)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no users here")
+def test_runs_are_fetched_into_no_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv("LINNET_CACHE", raising=False)
+    (tmp_path / "runs/a").mkdir(parents=True)
+    (tmp_path / "runs/a/run.json").write_text("{}")
+    kept = tmp_path / f"linnet-runs-{os.getuid()}"
+    (tmp_path / "theirs").mkdir()
+    kept.symlink_to("theirs")
+    with pytest.raises(linnet.LinnetError, match=r"belongs to somebody else: .* \$LINNET_CACHE"):
+        fetched_root(f"file://{tmp_path}/runs")
+    assert not list((tmp_path / "theirs").iterdir())
+    kept.unlink()
+    assert (fetched_root(f"file://{tmp_path}/runs") / "a/run.json").read_text() == "{}"
+    assert kept.stat().st_mode & 0o777 == 0o700
 
 
 def test_the_copying_process_ends_with_the_training(tmp_path: Path) -> None:

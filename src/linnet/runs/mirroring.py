@@ -152,9 +152,11 @@ class Mirroring:
             folder.mkdir(exist_ok=True)
         if not (folder.is_dir() and os.access(folder, os.W_OK)):  # a run that can only be read
             folder = Path(tempfile.gettempdir())
-        copy = folder / f"mirror-{os.getpid()}-{path.name}"
-        copy.write_bytes(content[: content.rfind(b"\n") + 1])
-        return copy
+        # A name that nobody can tell before: in a folder that others can write to a link may wait under any other.
+        fd, copy = tempfile.mkstemp(prefix="mirror-", suffix=f"-{path.name}", dir=folder)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content[: content.rfind(b"\n") + 1])
+        return Path(copy)
 
     def _sent(self, n_bytes: int) -> None:
         self.ledger.sent = n_bytes

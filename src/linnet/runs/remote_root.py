@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from linnet.files import write_file
-from linnet.remote import Store
+from linnet.remote import RemoteError, Store
 from linnet.runs.folder import EVENTS, FLOW, MANIFEST
 
 _VERSIONS = ".versions.json"
@@ -28,9 +29,8 @@ _AT_ONCE = 8
 def fetched_root(url: str) -> Path:
     """A folder here with the runs of a store, as they are now."""
     store = Store(url)
-    known = f"linnet-runs-{os.getuid() if hasattr(os, 'getuid') else 0}"
-    base = os.environ.get("LINNET_CACHE") or str(Path(tempfile.gettempdir()) / known)
-    root = Path(base) / "runs" / hashlib.blake2b(url.encode(), digest_size=12).hexdigest()
+    base = Path(os.environ.get("LINNET_CACHE") or _own_temporary_folder())
+    root = base / "runs" / hashlib.blake2b(url.encode(), digest_size=12).hexdigest()
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     versions: dict[str, str] = {}
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -44,6 +44,22 @@ def fetched_root(url: str) -> Path:
     with suppress(OSError):
         write_file(root / _VERSIONS, msgspec.json.encode(wanted), sync=False)
     return root
+
+
+def _own_temporary_folder() -> Path:
+    """A folder among the temporary files, always the same, that nobody else can write to.
+
+    Its name can be told before, so on a machine of many people another may have made it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    path = Path(tempfile.gettempdir()) / f"linnet-runs-{user}"
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    facts = path.lstat()
+    if hasattr(os, "getuid") and not (stat.S_ISDIR(facts.st_mode) and facts.st_uid == user):
+        raise RemoteError(f"{path} belongs to somebody else: name a folder of yours for what is fetched, $LINNET_CACHE")
+    path.chmod(0o700)
+    return path
 
 
 def _is_description(name: str) -> bool:
