@@ -116,6 +116,20 @@ def test_folders_are_classes_and_pictures_become_squares(tmp_path: Path) -> None
     assert native_size(str(folder)) is None
 
 
+def test_labels_have_one_order_whatever_folders_are_called(tmp_path: Path) -> None:
+    names = ["0001", "001", "01", "1", "2", "a"]
+    folder = class_folders(tmp_path / "set", {name: [plain("red")] * 2 for name in names})
+    assert load_images(str(folder), size=4).labels == tuple(names)
+
+
+def test_hidden_folders_are_not_looked_at(tmp_path: Path) -> None:
+    """Such as those in which notebooks and file managers keep copies and small pictures."""
+    folder = class_folders(tmp_path / "set", {"cat": [plain("red")] * 2, "dog": [plain("blue")] * 2})
+    class_folders(folder / "dog", {".ipynb_checkpoints": [plain("blue")], "more": [plain("blue")]})
+    images = load_images(str(folder), size=4)
+    assert len(images.train) + len(images.held_out) == 5
+
+
 def test_folders_may_be_split_into_train_and_test(tmp_path: Path) -> None:
     for part, count in (("train", 4), ("val", 2)):
         class_folders(tmp_path / "set" / part, {"cat": [plain("red")] * count, "dog": [plain("blue")] * count})

@@ -86,27 +86,32 @@ def _list_classes(folder: Path) -> tuple[tuple[str, ...], list[list[tuple[Path, 
 
 
 def _class_names(roots: list[Path]) -> tuple[str, ...]:
-    """Sorted; numbers by their value, so that 10 comes after 9."""
+    """Sorted, always the same; numbers by their value, so that 10 comes after 9."""
     names = {folder.name for root in roots for folder in _folders(root)}
     for name in names:
         if name != printable(name):
             raise DataError(
                 f"{printable(name)}: the name of this folder is not UTF-8, and it is to be a label: rename it"
             )
-    return tuple(sorted(names, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name)))
+    return tuple(sorted(names, key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name)))
 
 
 def _class_files(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     files: list[tuple[Path, int]] = []
     for number, name in enumerate(names):
         below = sorted((root / name).rglob("*")) if (root / name).is_dir() else []
-        of_class = [(file, number) for file in below if file.is_file() and not file.name.startswith(".")]
+        of_class = [(file, number) for file in below if file.is_file() and not _is_hidden(file.relative_to(root))]
         if not of_class:
             raise DataError(
                 f"{root / name}: the folder of a class is empty or missing: put images in it, or remove the class"
             )
         files += of_class
     return files
+
+
+def _is_hidden(path: Path) -> bool:
+    """Does it, or a folder on the way to it, begin with a dot?"""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _folders(folder: Path) -> list[Path]:
