@@ -62,6 +62,7 @@ class _PdfReader:
                 answer: tuple[str, str] = pickle.load(process.stdout)
                 return answer
             except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+                self.close()  # at once: it may take a moment to end, and the next file needs another
                 return "", f"the PDF takes more than {longest or _LONGEST:.0f} s or {_MEMORY >> 30} GiB to be read"
             finally:
                 timer.cancel()
