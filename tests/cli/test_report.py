@@ -96,6 +96,7 @@ def test_a_report_is_replaced_and_another_file_is_not(root: Path, capsys: pytest
         (["--keys", ","], "--keys names no metric"),
         (["--artifacts", "much"], "expected a size up to 500 MB"),
         (["--artifacts", "9GB"], "expected a size up to 500 MB"),
+        (["--artifacts", f"{'9' * 400}GB"], "expected a size up to 500 MB"),
         (["nobody"], "nobody"),
         (["--where", "loss<0"], "fits"),
         (["--theme", "blue"], "theme"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from linnet.board.report.run_part import LeftOut
     from linnet.runs import Run
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(|B|kB|MB|GB)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(|B|kB|MB|GB)", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _MOST_FILES = 500 * 10**6  # bytes; a page with more opens in no browser
 _MOST_RUNS = 1_000
