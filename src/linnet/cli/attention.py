@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
+from linnet.cli.findings import Out, Record, Theme, find_checkpoint, picture_or_text, record_finding
 from linnet.cli.lens_words import shown
 from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice
 from linnet.cli.printing import json_line, paint, width, wrapped
@@ -41,16 +41,11 @@ def attention(
         device: auto, cpu, cuda or mps (auto).
     """
     from linnet.analysis.attention import attention as maps_of
-    from linnet.analysis.checkpoint import Checkpoint
-    from linnet.analysis.record import record as keep
-    from linnet.analysis.record import require_recordable
 
     text = read_prompt(prompt, prompt_file)
     if not text:
         raise UsageError('attention needs a text: --prompt "The cat sat on the mat"')
-    about = Checkpoint.find(model, runs)
-    if record:
-        require_recordable(about)
+    checkpoint = find_checkpoint(model, runs, recordable=record)
     maps = maps_of(model, text, device=device, runs=runs)
     heat = attention_map(maps, layer, head)
     if json:
@@ -58,9 +53,9 @@ def attention(
     else:
         picture_or_text(heat, out, theme)
         print(paint(wrapped("a row a token: how much it attends to each token up to itself, in %", width(), ""), "dim"))
-    print_choice(model, about.path, json)
+    print_choice(model, checkpoint.path, json)
     if record:
-        keep(about, "attention", f"attention of {text!r}", scene_of(heat, "light"), maps.as_fields())
+        record_finding(checkpoint, "attention", f"attention of {text!r}", heat, maps.as_fields())
     return 0
 
 
@@ -70,12 +65,12 @@ def attention_map(maps: AttentionMaps, layer: int | None, head: int | None) -> H
 
     values = maps.mean(layer, head)
     values[np.triu_indices(len(values), 1)] = np.nan
-    place = (
+    averaged_over = (
         "mean of all heads"
         if layer is None
         else f"layer {layer}, {'mean of its heads' if head is None else f'head {head}'}"
     )
     tokens = [shown(token) for token in maps.tokens]
     rows = [f"{at} {token}" for at, token in enumerate(tokens)]
-    title = f"{maps.model}: attention, {place}"
+    title = f"{maps.model}: attention, {averaged_over}"
     return HeatMap(values, rows, tokens, "attention", title, "token", "tokens attended to", low=0.0, high=1.0)

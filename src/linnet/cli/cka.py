@@ -10,7 +10,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from linnet.cli.completion import complete_model
-from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
+from linnet.cli.findings import Out, Record, Theme, find_checkpoint, picture_or_text, record_finding
 from linnet.cli.options import AsJson, ModelName, RunsFolder
 from linnet.cli.printing import paint, print_json, width, wrapped
 
@@ -51,15 +51,10 @@ def cka(
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         device: auto, cpu, cuda or mps (auto).
     """
-    from linnet.analysis.checkpoint import Checkpoint
-    from linnet.analysis.record import record as keep
-    from linnet.analysis.record import require_recordable
     from linnet.analysis.similarity import cka as similarity_of
     from linnet.cli.progress import preparing
 
-    about = Checkpoint.find(model, runs)
-    if record:
-        require_recordable(about)
+    checkpoint = find_checkpoint(model, runs, recordable=record)
     similarity = similarity_of(
         model,
         other,
@@ -80,7 +75,7 @@ def cka(
         picture_or_text(heat, out, theme)
         _print(similarity)
     if record:
-        keep(about, "cka", f"cka: {sentence(similarity)}", scene_of(heat, "light"), similarity.as_fields())
+        record_finding(checkpoint, "cka", f"cka: {sentence(similarity)}", heat, similarity.as_fields())
     return 0
 
 
@@ -113,12 +108,12 @@ def sentence(similarity: Similarity) -> str:
         same = np.diagonal(values)
         parts = f"mean of layers with the same number {np.nanmean(same):.2f}, least {np.nanmin(same):.2f}"
         return f"{a} and {b}: {parts} (layer {similarity.rows[int(np.nanargmin(same))]})"
-    told = [(row, alike) for row, alike in zip(similarity.rows, values, strict=True) if np.isfinite(alike).any()]
-    pairs = ", ".join(f"{row}–{similarity.columns[int(np.nanargmax(alike))]}" for row, alike in told)
+    comparable = [(row, alike) for row, alike in zip(similarity.rows, values, strict=True) if np.isfinite(alike).any()]
+    pairs = ", ".join(f"{row}–{similarity.columns[int(np.nanargmax(alike))]}" for row, alike in comparable)
     return f"{a} and {b}: layers that are most alike: {pairs}"
 
 
 def _print(similarity: Similarity) -> None:
     print(f"\n{wrapped(sentence(similarity), width(), '')}")
-    what = f"unbiased linear CKA of {similarity.region}, over {similarity.samples:,} {similarity.unit}"
-    print(paint(wrapped(f"{what} of {similarity.source}", width(), ""), "dim"))
+    measure = f"unbiased linear CKA of {similarity.region}, over {similarity.samples:,} {similarity.unit}"
+    print(paint(wrapped(f"{measure} of {similarity.source}", width(), ""), "dim"))

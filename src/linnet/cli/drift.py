@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
+from linnet.cli.findings import Out, Record, Theme, find_checkpoint, picture_or_text, record_finding
 from linnet.cli.options import AsJson, ModelName, RunsFolder
 from linnet.cli.printing import paint, print_json, print_table, width, wrapped
 
@@ -35,15 +35,10 @@ def drift(
     Args:
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
     """
-    from linnet.analysis.checkpoint import Checkpoint
     from linnet.analysis.drift import drift as drift_of
-    from linnet.analysis.record import record as keep
-    from linnet.analysis.record import require_recordable
     from linnet.cli.progress import preparing
 
-    about = Checkpoint.find(model, runs, of_run="latest")
-    if record:
-        require_recordable(about)
+    checkpoint = find_checkpoint(model, runs, recordable=record, of_run="latest")
     shows = sys.stdout.isatty() and not json
     moved = drift_of(model, cache=cache, runs=runs, progress=preparing if shows else None)
     heat = drift_map(moved)
@@ -53,7 +48,7 @@ def drift(
         picture_or_text(heat, out, theme)
         _print(moved)
     if record:
-        keep(about, "drift", f"drift: {sentence(moved)}", scene_of(heat, "light"), moved.as_fields())
+        record_finding(checkpoint, "drift", f"drift: {sentence(moved)}", heat, moved.as_fields())
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -11,10 +12,14 @@ from linnet.cli.pictures import format_of, print_chart, text_size, write_picture
 from linnet.cli.printing import theme_of_terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from linnet.analysis.checkpoint import Checkpoint
     from linnet.board.figure.heat_map import HeatMap
     from linnet.board.figure.scatter import Scatter
     from linnet.board.figure.scene import Scene
     from linnet.board.plot import Line
+    from linnet.models.model_name import Which
 
 Record = Annotated[bool, Parameter(help="Keep it in the model's run: a note, a picture, and figures as evaluations.")]
 Out = Annotated[
@@ -26,6 +31,31 @@ _PICTURE = (720.0, 440.0)
 _ROW, _AROUND = 17.0, 130.0  # pixels of a row of a heat map, and of what is above and below it
 _MOST_HEIGHT = 1600.0
 _SCALE = 2.0
+
+
+def find_checkpoint(model: str, runs: Path | None, *, recordable: bool, of_run: Which = "best") -> Checkpoint:
+    """The checkpoint that a MODEL means. `recordable`: refused where no run could keep what will be found."""
+    from linnet.analysis.checkpoint import Checkpoint
+    from linnet.analysis.record import require_recordable
+
+    checkpoint = Checkpoint.find(model, runs, of_run=of_run)
+    if recordable:
+        require_recordable(checkpoint)
+    return checkpoint
+
+
+def record_finding(
+    checkpoint: Checkpoint,
+    name: str,
+    note: str,
+    picture: HeatMap | Scatter,
+    numbers: Mapping[str, object],
+    evaluations: Sequence[Mapping[str, object]] = (),
+) -> None:
+    """Keep a finding in the run of its checkpoint, with its picture in light colours."""
+    from linnet.analysis.record import record
+
+    record(checkpoint, name, note, scene_of(picture, "light"), numbers, evaluations)
 
 
 def picture_or_text(shown: HeatMap | Scatter, out: str | None, theme: ThemeName | None, *, lines: int = 24) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
+from linnet.cli.findings import Out, Record, Theme, find_checkpoint, picture_or_text, record_finding
 from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice
 from linnet.cli.printing import paint, print_json, width, wrapped
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
@@ -43,17 +43,12 @@ def lens_words(
         top: How many of the likeliest tokens --json has of each place (1).
         device: auto, cpu, cuda or mps (auto).
     """
-    from linnet.analysis.checkpoint import Checkpoint
     from linnet.analysis.logit_lens import lens_words as words_of
-    from linnet.analysis.record import record as keep
-    from linnet.analysis.record import require_recordable
 
     text = read_prompt(prompt, prompt_file)
     if not text:
         raise UsageError('lens-words needs a text: --prompt "The capital of France is"')
-    about = Checkpoint.find(model, runs)
-    if record:
-        require_recordable(about)
+    checkpoint = find_checkpoint(model, runs, recordable=record)
     said = words_of(model, text, top=top, device=device, runs=runs)
     rows = _chosen("--layers", layers, len(said.layers) - 1)
     rows = [0, *(at + 1 for at in rows)] if layers is None else [at + 1 for at in rows]
@@ -65,11 +60,11 @@ def lens_words(
         picture_or_text(heat, out, theme)
         said_of = "after each token of the prompt: what a layer finds likeliest to come, and how likely in %"
         print(paint(wrapped(said_of, width(), ""), "dim"))
-    print_choice(model, about.path, json)
+    print_choice(model, checkpoint.path, json)
     if record:
         last = said.words_LT[-1][-1]
         note = f"lens-words after {text!r}: {last.text!r} ({100 * last.probability:.0f} %)"
-        keep(about, "lens-words", note, scene_of(heat, "light"), said.as_fields())
+        record_finding(checkpoint, "lens-words", note, heat, said.as_fields())
     return 0
 
 

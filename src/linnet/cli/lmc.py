@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from linnet.cli.findings import Out, Record, Theme, picture_or_text, scene_of
+from linnet.cli.findings import Out, Record, Theme, find_checkpoint, picture_or_text, record_finding
 from linnet.cli.options import AsJson, ModelName, RunsFolder
 from linnet.cli.printing import paint, print_json, width, wrapped
 from linnet.cli.streams import draw_over
@@ -53,17 +53,12 @@ def lmc(
         cache: Where prepared corpora are kept; else $LINNET_CACHE, else the user's cache folder.
         device: auto, cpu, cuda or mps (auto).
     """
-    from linnet.analysis.checkpoint import Checkpoint
     from linnet.analysis.connectivity import ALPHAS
     from linnet.analysis.connectivity import lmc as loss_line
-    from linnet.analysis.record import record as keep
-    from linnet.analysis.record import require_recordable
     from linnet.cli.progress import preparing
 
     places = ALPHAS if alphas is None else _alphas(alphas)
-    about = Checkpoint.find(model, runs)
-    if record:
-        require_recordable(about)
+    checkpoint = find_checkpoint(model, runs, recordable=record)
     shows = sys.stderr.isatty() and not json
     line = loss_line(
         model,
@@ -93,7 +88,7 @@ def lmc(
             for alpha, loss in zip(line.alphas, line.losses, strict=True)
         ]
         note = f"lmc {line.a} → {line.b}: {line.verdict}, {sentence(line)}"
-        keep(about, "lmc", note, scene_of(scatter, "light"), line.as_fields(), evaluations)
+        record_finding(checkpoint, "lmc", note, scatter, line.as_fields(), evaluations)
     return 0
 
 
