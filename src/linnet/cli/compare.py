@@ -88,8 +88,8 @@ def compare(
     else:
         _print_beside(compared, metrics, common, of_tokens, settings, differing, room)
     if of_tokens.intersection(names):
-        told = "the vocabularies differ, and with them what a token is: compare bits_per_byte, not loss or ppl"
-        print(paint(wrapped(told, width(), ""), "yellow"))
+        warning = "the vocabularies differ, and with them what a token is: compare bits_per_byte, not loss or ppl"
+        print(paint(wrapped(warning, width(), ""), "yellow"))
     if key:
         _print_chart(compared, metrics, key)
     if conflicting := [name for name in names if len(goals[name]) > 1]:

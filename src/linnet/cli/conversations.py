@@ -145,8 +145,8 @@ def _print(
     if encoder is not None and lengths is not None:
         inputs, trained = sum(lengths.inputs), sum(lengths.trained)
         facts["written as"] = f"{encoder.format.name}, as chats of {words.plain(base)}"
-        what = "answers" if train_on == "answers" else "all"
-        facts["tokens"] = f"{inputs:,}, trained on {trained:,} ({what}; {trained / max(1, inputs):.1%})"
+        trained_on = "answers" if train_on == "answers" else "all"
+        facts["tokens"] = f"{inputs:,}, trained on {trained:,} ({trained_on}; {trained / max(1, inputs):.1%})"
         if ctx is not None:
             packed = _packing(lengths, ctx, rows)
             cut = f", {packed['cut']:,} cut" if packed["cut"] else ""

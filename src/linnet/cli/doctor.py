@@ -51,17 +51,17 @@ import importlib, json, sys
 for name in sys.argv[1:]:
     try:
         module = importlib.import_module(name)
-        found = {"version": str(getattr(module, "__version__", ""))}
+        facts = {"version": str(getattr(module, "__version__", ""))}
         if name == "torch":
-            found["cuda"] = module.version.cuda or module.version.hip
-            found["mps"] = bool(module.backends.mps.is_available())
+            facts["cuda"] = module.version.cuda or module.version.hip
+            facts["mps"] = bool(module.backends.mps.is_available())
             count = module.cuda.device_count() if module.cuda.is_available() else 0
             devices = [module.cuda.get_device_properties(index) for index in range(count)]
-            found["devices"] = [[device.name, device.total_memory] for device in devices]
-            found["threads"] = module.get_num_threads()
+            facts["devices"] = [[device.name, device.total_memory] for device in devices]
+            facts["threads"] = module.get_num_threads()
     except BaseException as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    print(json.dumps([name, found]), flush=True)
+        facts = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps([name, facts]), flush=True)
 """
 
 

@@ -62,7 +62,9 @@ def metrics(
             group = "drift" if inspect == "tokens" else inspect
             raise UsageError(f"{runs_named} nothing of {inspect}: that is told by a training with `inspect={group}`")
         records = (
-            row for chosen_run, inspection in looks for row in _told(chosen_run, inspection, inspect, len(chosen) > 1)
+            row
+            for chosen_run, inspection in looks
+            for row in _inspection_rows(chosen_run, inspection, inspect, len(chosen) > 1)
         )
         _write(records, "json" if json else format or "tsv")
         return 0
@@ -88,15 +90,15 @@ def _summaries(run: Run, metrics: Metrics, several: bool) -> Iterator[Row]:
         yield {**_name(run, several), "metric": name, **series_summary(series, series.goal)}
 
 
-def _told(run: Run, inspection: Inspection, group: str, several: bool) -> Iterator[Row]:
+def _inspection_rows(run: Run, inspection: Inspection, group: str, several: bool) -> Iterator[Row]:
     """What a run told of its inside, a row for each region, tensor, token or operation at each step."""
     name = _name(run, several)
     tables = {"taps": inspection.taps, "grads": inspection.grads, "drift": inspection.drift}
     if group in tables:
         figures = tables[group].figures
         for record in tables[group].records():
-            place = {column: record[column] for column in ("step", "name", "layer", "head")}
-            yield {**name, **place, **{figure: record.get(figure) for figure in figures}}
+            labels = {column: record[column] for column in ("step", "name", "layer", "head")}
+            yield {**name, **labels, **{figure: record.get(figure) for figure in figures}}
     elif group == "tokens":
         for step in inspection.token_steps:
             drift = inspection.tokens(step)

@@ -53,8 +53,8 @@ def read_choices(path: str | os.PathLike[str]) -> list[ChoiceRow]:
     rows: list[ChoiceRow] = []
     place = ""
     try:
-        with closing(ROW_READERS[file.kind](file, ReadingReport(strict=True))) as found:
-            for place, fields in found:
+        with closing(ROW_READERS[file.kind](file, ReadingReport(strict=True))) as numbered_rows:
+            for place, fields in numbered_rows:
                 rows.append(_row(f"{name}: {place}", fields))
     except FileError as error:
         raise DataError(f"{name}: {error.problem}") from None

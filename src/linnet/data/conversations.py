@@ -72,12 +72,12 @@ def conversation_texts(file: CorpusFile, report: ReadingReport) -> Iterator[str]
     with closing(ROW_READERS[file.kind](file, report)) as rows:
         for place, fields in rows:
             try:
-                found = Shape.of(fields)
-                if found is None:
+                shape_of_row = Shape.of(fields)
+                if shape_of_row is None:
                     raise _no_conversation(fields)
-                shape = shape or found
-                if found != shape:
-                    raise RowError(f"has {found}, and the rows before it {shape}: keep one kind in a file")
+                shape = shape or shape_of_row
+                if shape_of_row != shape:
+                    raise RowError(f"has {shape_of_row}, and the rows before it {shape}: keep one kind in a file")
                 yield as_json(checked(shape.read(fields)))
             except NoAnswerError as error:
                 report.leave_out_row(f"{place} {error}")
@@ -150,13 +150,13 @@ def checked(messages: Sequence[Message]) -> list[Message]:
 def asked(fields: Mapping[str, Any], question: str) -> list[Message]:
     """What comes before an answer: a system message, and the question under a key with what there is more of it."""
     system = next((fields[key] for key in _SYSTEM if fields.get(key)), None)
-    more = next((fields[key] for key in _MORE if fields.get(key)), None)
+    further_input = next((fields[key] for key in _MORE if fields.get(key)), None)
     said = messages_under(fields, question)
     messages = [Message("system", _text(system, "system"))] if system is not None else []
     messages += [Message("user", said)] if isinstance(said, str) else said
-    if more is not None:
+    if further_input is not None:
         last = messages[-1]
-        messages[-1] = last._replace(content=f"{last.content}\n\n{_text(more, 'input')}")
+        messages[-1] = last._replace(content=f"{last.content}\n\n{_text(further_input, 'input')}")
     return messages
 
 
