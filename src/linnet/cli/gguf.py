@@ -13,7 +13,7 @@ from linnet.board.checkpoint_kind import metadata_text
 from linnet.cli.options import AsJson, ModelName, RunsFolder, print_choice, refuse_to_replace
 from linnet.cli.printing import paint, print_facts, print_json, print_table, width
 from linnet.errors import UsageError
-from linnet.gguf import AdapterFile, Card, Found, GGUFError, GGUFFile, find_models, read_card
+from linnet.gguf import AdapterFile, Card, GGUFError, GGUFFile, LocatedModel, find_models, read_card
 from linnet.models.model_name import model_path
 
 _SHOWN = 5  # values of an array
@@ -208,7 +208,7 @@ def models(*, runs: RunsFolder = None, json: AsJson = False) -> int:
     return 0
 
 
-def _about(file: Found) -> str:
+def _about(file: LocatedModel) -> str:
     try:
         card = read_card(file.path)
     except GGUFError:

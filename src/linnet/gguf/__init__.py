@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from linnet.gguf.file import GGUFFile as GGUFFile
     from linnet.gguf.file import point_link as point_link
     from linnet.gguf.file import resolve_link as resolve_link
-    from linnet.gguf.locate import Found as Found
+    from linnet.gguf.locate import LocatedModel as LocatedModel
     from linnet.gguf.locate import find_models as find_models
     from linnet.gguf.merge import merge as merge
     from linnet.gguf.metadata import MetadataBlock as MetadataBlock

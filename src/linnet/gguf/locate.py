@@ -16,7 +16,7 @@ _MANIFEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedModel:
     """A GGUF file: where it lies, who put it there, what that program calls it, its size."""
 
     path: Path
@@ -25,7 +25,7 @@ class Found:
     bytes: int
 
 
-def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str] | None = None) -> list[Found]:
+def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str] | None = None) -> list[LocatedModel]:
     """Every GGUF file of the Hugging Face cache, Ollama, LM Studio, llama.cpp's cache, `here` and the runs.
 
     A file that is reached twice (a link, a run below `here`) is listed once. What cannot be read is passed
@@ -33,20 +33,20 @@ def find_models(here: str | os.PathLike[str] = ".", runs: str | os.PathLike[str]
     """
     runs_root = Path(runs if runs is not None else os.environ.get("LINNET_RUNS") or Path(here) / "runs")
     elsewhere = (_hugging_face(), _ollama(), _lm_studio(), _below(_llama_cpp(), "llama.cpp"))
-    models: dict[Path, Found] = {}
+    models: dict[Path, LocatedModel] = {}
     for model in chain(_runs(runs_root), _below(Path(here), "here", depth=3), *elsewhere):
         models.setdefault(model.path.resolve(), model)
     return list(models.values())
 
 
-def _runs(root: Path) -> Iterator[Found]:
+def _runs(root: Path) -> Iterator[LocatedModel]:
     for run in sorted(_folders(root)):
         for path in sorted(_files(run / "weights", depth=0)):
             step = step_of(path)
             yield from _found(path, "run", f"{run.name}@{path.stem if step is None else step}")
 
 
-def _hugging_face() -> Iterator[Found]:
+def _hugging_face() -> Iterator[LocatedModel]:
     home = Path(os.environ.get("HF_HOME") or _cache() / "huggingface").expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
     for repo in sorted(_folders(hub)):
@@ -57,7 +57,7 @@ def _hugging_face() -> Iterator[Found]:
                 yield from _found(path, "huggingface", "/".join((owner_and_name, *inside)))
 
 
-def _ollama() -> Iterator[Found]:
+def _ollama() -> Iterator[LocatedModel]:
     """Ollama's blobs are named by their digest; its manifests say which of them is a model, and whose."""
     root = Path(os.environ.get("OLLAMA_MODELS") or Path.home() / ".ollama" / "models").expanduser()
     for manifest in sorted(_files(root / "manifests", suffix="")):
@@ -74,7 +74,7 @@ def _ollama() -> Iterator[Found]:
             yield from _found(blob, "ollama", name)
 
 
-def _lm_studio() -> Iterator[Found]:
+def _lm_studio() -> Iterator[LocatedModel]:
     home = Path.home()
     pointer = home / ".lmstudio-home-pointer"
     roots = [home / ".lmstudio", home / ".cache" / "lm-studio"]
@@ -89,18 +89,18 @@ def _llama_cpp() -> Path:
     return Path(os.environ.get("LLAMA_CACHE") or (mac if mac.is_dir() else _cache()) / "llama.cpp").expanduser()
 
 
-def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[Found]:
+def _below(root: Path, place: str, depth: int = _DEPTH) -> Iterator[LocatedModel]:
     for path in sorted(_files(root, depth=depth)):
         yield from _found(path, place, path.relative_to(root).as_posix())
 
 
-def _found(path: Path, place: str, name: str) -> Iterator[Found]:
+def _found(path: Path, place: str, name: str) -> Iterator[LocatedModel]:
     try:
         if not is_file(path):  # a pipe would be waited for
             return
         with path.open("rb") as file:
             if file.read(4) == b"GGUF":
-                yield Found(path, place, name, path.stat().st_size)
+                yield LocatedModel(path, place, name, path.stat().st_size)
     except OSError:
         return
 
