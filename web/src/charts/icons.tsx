@@ -24,14 +24,6 @@ export function MoreIcon() {
   );
 }
 
-export function TableIcon() {
-  return (
-    <svg viewBox="0 0 16 16" aria-hidden="true">
-      <path d="M2.5 3.5h11v9h-11zM2.5 6.5h11M6.5 6.5v6" />
-    </svg>
-  );
-}
-
 export function GripIcon() {
   return (
     <svg viewBox="0 0 16 16" aria-hidden="true">

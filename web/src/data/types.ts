@@ -241,11 +241,11 @@ export interface OpTiming {
 export type InsideTable = "taps" | "grads" | "drift";
 export interface InsideInfo {
   looks: Record<string, { count: number; first: number; last: number }>;
-  tables: Partial<Record<InsideTable, ToldInfo[]>>;
+  tables: Partial<Record<InsideTable, LoggedFigures[]>>;
   grams: { name: string; layers: number[] }[];
 }
 /** A region or a tensor; layers are none outside the blocks. */
-export interface ToldInfo {
+export interface LoggedFigures {
   name: string;
   layers: number[];
   figures: string[];

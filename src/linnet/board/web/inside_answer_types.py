@@ -17,8 +17,8 @@ class LooksInfo(msgspec.Struct):
     last: int
 
 
-class ToldInfo(msgspec.Struct):
-    """What is told of a region or a tensor: in which layers, which figures, and which of its heads."""
+class LoggedFigures(msgspec.Struct):
+    """Which figures were logged of a region or a tensor: of which layers, and which of them of each head."""
 
     name: str
     layers: list[int]
@@ -28,7 +28,7 @@ class ToldInfo(msgspec.Struct):
 
 
 class GramInfo(msgspec.Struct):
-    """A region whose Gram matrices were told, in these layers."""
+    """A region whose Gram matrices were logged, in these layers."""
 
     name: str
     layers: list[int]
@@ -38,7 +38,7 @@ class InsideInfo(msgspec.Struct):
     """`GET api/runs/{id}/inside`: what a run told of its inside. `tables`: taps, grads, drift."""
 
     looks: dict[str, LooksInfo]
-    tables: dict[str, list[ToldInfo]]
+    tables: dict[str, list[LoggedFigures]]
     grams: list[GramInfo]
 
 

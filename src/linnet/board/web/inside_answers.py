@@ -24,10 +24,10 @@ from linnet.board.web.inside_answer_types import (
     InsideRegions,
     InsideSimilarity,
     InsideTokens,
+    LoggedFigures,
     LooksInfo,
     MapRow,
     RegionInfo,
-    ToldInfo,
 )
 from linnet.board.web.parameters import Parameters
 from linnet.errors import LinnetError
@@ -68,15 +68,21 @@ def contents(board: WebBoard, run_id: str) -> InsideInfo:
             grams.setdefault(row.name, []).extend(() if row.layer is None else (row.layer,))
         return InsideInfo(
             looks={name: LooksInfo(len(steps), min(steps), max(steps)) for name, steps in inspection.looks.items()},
-            tables={name: _told(table, histograms) for name, table in tables.items() if len(table)},
+            tables={name: _logged_figures(table, histograms) for name, table in tables.items() if len(table)},
             grams=[GramInfo(name, layers) for name, layers in grams.items()],
         )
 
 
-def _told(table: FigureTable, histograms: set[str]) -> list[ToldInfo]:
+def _logged_figures(table: FigureTable, histograms: set[str]) -> list[LoggedFigures]:
     return [
-        ToldInfo(one.name, one.layers, one.figures, one.head_figures, table.kind == "tap" and one.name in histograms)
-        for one in table.contents[:_MOST_NAMES]
+        LoggedFigures(
+            name=part.name,
+            layers=part.layers,
+            figures=part.figures,
+            head_figures=part.head_figures,
+            histogram=table.kind == "tap" and part.name in histograms,
+        )
+        for part in table.contents[:_MOST_NAMES]
     ]
 
 

@@ -150,7 +150,7 @@ function Maps({ map }: { map: AttentionMap }) {
         values={values}
         scale={LIKENESS}
         cell={Math.max(6, Math.min(40, Math.floor(760 / Math.max(1, labels.length))))}
-        told={({ row, column }) => number(values[row]?.[column] ?? null, 3)}
+        valueText={({ row, column }) => number(values[row]?.[column] ?? null, 3)}
       />
       <p class="faint">
         Each row adds up to 1: how much the token on the left looks at each one before it, and at itself.

@@ -1,6 +1,6 @@
 // Which figure of which rows is shown: what the address says, as far as the run was looked at for it.
 import { choice, flag, number, pageParam, text } from "../../address";
-import type { InsideInfo, InsideTable, MapRow, ToldInfo } from "../../data/types";
+import type { InsideInfo, InsideTable, LoggedFigures, MapRow } from "../../data/types";
 
 export const TABLES: Record<InsideTable, string> = {
   taps: "activations",
@@ -56,14 +56,14 @@ export interface MapChoice {
 export function mapChoice(info: InsideInfo, asked: MapChoice): MapChoice | null {
   const tables = (Object.keys(TABLES) as InsideTable[]).filter((name) => info.tables[name]?.length);
   const table = tables.includes(asked.table) ? asked.table : tables[0];
-  const told = table && info.tables[table];
-  if (!told) return null;
-  const heads = asked.heads && told.some((one) => one.head_figures.length > 0);
-  const figuresOf = (one: ToldInfo) => (heads ? one.head_figures : one.figures);
-  const all = [...new Set(told.flatMap(figuresOf))];
+  const regions = table && info.tables[table];
+  if (!regions) return null;
+  const heads = asked.heads && regions.some((region) => region.head_figures.length > 0);
+  const figuresOf = (region: LoggedFigures) => (heads ? region.head_figures : region.figures);
+  const all = [...new Set(regions.flatMap(figuresOf))];
   const figure = all.includes(asked.figure) ? asked.figure : (USUAL[table].find((one) => all.includes(one)) ?? all[0]);
   if (figure === undefined) return null;
-  const names = told.filter((one) => figuresOf(one).includes(figure));
+  const names = regions.filter((region) => figuresOf(region).includes(figure));
   const known = names.find(({ name }) => name === asked.name);
   const layered = names.filter(({ layers }) => layers.length > 0);
   const rows = names.reduce((sum, { layers }) => sum + Math.max(1, layers.length), 0);
@@ -75,9 +75,9 @@ export function mapChoice(info: InsideInfo, asked: MapChoice): MapChoice | null 
   return { table, figure, name, layer: heads && layer === null ? (layers[0] ?? null) : layer, heads };
 }
 
-/** The layers in which names are told of. */
-export function layersOf(told: readonly ToldInfo[], name: string): number[] {
-  const layers = told.filter((one) => name === ALL || one.name === name).flatMap((one) => one.layers);
+/** The layers of the regions, or tensors, of a name. */
+export function layersOf(regions: readonly LoggedFigures[], name: string): number[] {
+  const layers = regions.filter((region) => name === ALL || region.name === name).flatMap((region) => region.layers);
   return [...new Set(layers)].sort((a, b) => a - b);
 }
 

@@ -98,8 +98,8 @@ export function timesOfBox(item: FlowItem, times: ReturnType<typeof timesByPart>
   const part = partOf(item);
   const keys = BLOCK.test(item.id) ? blocks : blocks.length ? blocks.map((block) => `${block}/${part}`) : [part];
   const sum = (known: Map<string, number>) => {
-    const found = keys.flatMap((key) => known.get(key) ?? []);
-    return found.length ? found.reduce((total, us) => total + us, 0) : null;
+    const durations = keys.flatMap((key) => known.get(key) ?? []);
+    return durations.length ? durations.reduce((total, us) => total + us, 0) : null;
   };
   // Only the last operation of a part stands for it: its time is told once.
   return { forward: sum(times.forward), backward: sum(times.backward) };
@@ -109,9 +109,9 @@ export function timesOfBox(item: FlowItem, times: ReturnType<typeof timesByPart>
 export function boxText(figures: readonly RegionFigure[], { forward, backward }: BoxTimes, figure: string): string {
   const values = figures.map(({ value }) => value).filter(Number.isFinite);
   const [low, high] = [Math.min(...values), Math.max(...values)];
-  const told = values.length ? `${figure} ${number(low, 3)}${high > low ? `…${number(high, 3)}` : ""}` : "";
+  const range = values.length ? `${figure} ${number(low, 3)}${high > low ? `…${number(high, 3)}` : ""}` : "";
   const us = (forward ?? 0) + (backward ?? 0);
-  return [told, us > 0 ? millis(us) : ""].filter(Boolean).join(" · ");
+  return [range, us > 0 ? millis(us) : ""].filter(Boolean).join(" · ");
 }
 
 export function millis(us: number): string {

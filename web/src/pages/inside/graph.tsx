@@ -44,20 +44,20 @@ export function GraphView({ id, info }: { id: string; info: InsideInfo }) {
     },
     ["inside"],
   );
-  const told = useMemo(() => (map ? figuresAt(map, columnAt(map.begins, asked)) : []), [map, asked]);
+  const regionFigures = useMemo(() => (map ? figuresAt(map, columnAt(map.begins, asked)) : []), [map, asked]);
   const parts = useMemo(() => (times ? timesByPart(times.root) : null), [times]);
-  const scale = useMemo(() => scaleOf([told.map(({ value }) => value)], "auto"), [told]);
+  const scale = useMemo(() => scaleOf([regionFigures.map(({ value }) => value)], "auto"), [regionFigures]);
   if (!flow) return <p class={problem ? "warn" : "loading"}>{problem ?? "reading the model …"}</p>;
   const noTimes = { forward: null, backward: null };
   const noteOf = (item: FlowItem) => {
-    const own = figuresOfBox(item, told);
+    const own = figuresOfBox(item, regionFigures);
     const text = boxText(own, parts ? timesOfBox(item, parts) : noTimes, figure ?? "");
     if (!text) return null;
     const last = own.at(-1);
     return { text, colour: last ? colourAt(shareOf(scale, last.value), theme.value) : NONE };
   };
   const detailsOf = (item: FlowItem) => {
-    const own = figuresOfBox(item, told);
+    const own = figuresOfBox(item, regionFigures);
     const { forward, backward } = parts ? timesOfBox(item, parts) : noTimes;
     if (!own.length && forward === null && backward === null) return null;
     return (

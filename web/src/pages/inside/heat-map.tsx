@@ -25,7 +25,7 @@ export interface HeatMapProps {
   /** Each row has a scale of its own. */
   rowByRow?: boolean;
   /** What the line below says of a place, behind its row and column. */
-  told?: (place: Place) => string;
+  valueText?: (place: Place) => string;
   chosen?: Place | null;
   onChoose?: (place: Place) => void;
   /** As many pixels as cells need, at most so many each; else as wide as there is room. */
@@ -236,8 +236,8 @@ export function HeatMap(props: HeatMapProps) {
 function placeText(props: HeatMapProps, place: Place): string {
   const value = props.values[place.row]?.[place.column] ?? Number.NaN;
   const row = `${props.rowsAre} ${props.rows[place.row] ?? ""}`;
-  const said = props.told?.(place) ?? (Number.isNaN(value) ? "no number" : number(value, 6));
-  return `${row.trim()} · ${props.columnsAre} ${props.columns[place.column] ?? ""}: ${said}`;
+  const text = props.valueText?.(place) ?? (Number.isNaN(value) ? "no number" : number(value, 6));
+  return `${row.trim()} · ${props.columnsAre} ${props.columns[place.column] ?? ""}: ${text}`;
 }
 
 /** The colours with their numbers: the least, the middle, the greatest. */

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { InsideInfo, InsideMap, Region, ToldInfo } from "../../data/types";
+import type { InsideInfo, InsideMap, LoggedFigures, Region } from "../../data/types";
 import { foldFlow, parseFlow } from "../run/flow";
 import { masked, meanOf } from "./attention";
 import { ALL, columnAt, type MapChoice, mapChoice, rowAt, rowKey } from "./choice";
@@ -9,7 +9,7 @@ import { linePath, ticksOf } from "./row-curve";
 import { reach, ridgesOf } from "./spread";
 import { regionRows } from "./time";
 
-const told = (name: string, layers: number[], figures: string[], heads: string[] = []): ToldInfo => ({
+const logged = (name: string, layers: number[], figures: string[], heads: string[] = []): LoggedFigures => ({
   name,
   layers,
   figures,
@@ -20,12 +20,12 @@ const info: InsideInfo = {
   looks: {},
   tables: {
     taps: [
-      told("embd", [], ["std", "l2"]),
-      told("attn_q", [0, 1], ["std"], ["l2"]),
-      told("resid_post_block", [0, 1], ["std", "l2"]),
+      logged("embd", [], ["std", "l2"]),
+      logged("attn_q", [0, 1], ["std"], ["l2"]),
+      logged("resid_post_block", [0, 1], ["std", "l2"]),
     ],
     grads: Array.from({ length: 9 }, (_, at) =>
-      told(
+      logged(
         `w${at}`,
         Array.from({ length: 30 }, (__, layer) => layer),
         ["l2"],

@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import { setParams } from "../../address";
 import { useLoaded } from "../../data/loaded";
 import { source } from "../../data/state";
-import type { InsideHistogram, InsideInfo, InsideMap, InsideTable } from "../../data/types";
+import type { InsideHistogram, InsideInfo, InsideMap, InsideTable, LoggedFigures } from "../../data/types";
 import { Bars } from "../../ui/bars";
 import { Segmented, Toggle } from "../../ui/segmented";
 import { useWidth } from "../../ui/width";
@@ -53,11 +53,12 @@ export function LayersView({ id, info }: { id: string; info: InsideInfo }) {
 
 function MapChoices({ info, shown }: { info: InsideInfo; shown: MapChoice }) {
   const tables = (Object.keys(TABLES) as InsideTable[]).filter((name) => info.tables[name]?.length);
-  const told = info.tables[shown.table] ?? [];
-  const figures = [...new Set(told.flatMap((one) => (shown.heads ? one.head_figures : one.figures)))];
-  const names = told.filter((one) => (shown.heads ? one.head_figures : one.figures).includes(shown.figure));
+  const regions = info.tables[shown.table] ?? [];
+  const figuresOf = (region: LoggedFigures) => (shown.heads ? region.head_figures : region.figures);
+  const figures = [...new Set(regions.flatMap(figuresOf))];
+  const names = regions.filter((region) => figuresOf(region).includes(shown.figure));
   const layers = layersOf(names, shown.name);
-  const hasHeads = told.some((one) => one.head_figures.length > 0);
+  const hasHeads = regions.some((region) => region.head_figures.length > 0);
   return (
     <div class="toolbar">
       {tables.length > 1 && (
@@ -161,7 +162,7 @@ function MapWithDetails({ id, info, map, shown }: { id: string; info: InsideInfo
     );
   };
   const rowsAre = shown.heads ? "head" : shown.name === ALL || map.rows.length === 1 ? "" : "layer";
-  const told = ({ row: r, column: c }: Place) => {
+  const valueText = ({ row: r, column: c }: Place) => {
     const value = values[r]?.[c] ?? Number.NaN;
     if (Number.isNaN(value)) return "not told, or no number";
     const [least, most] = [low?.[r]?.[c], high?.[r]?.[c]];
@@ -182,7 +183,7 @@ function MapWithDetails({ id, info, map, shown }: { id: string; info: InsideInfo
         values={values}
         scale={scale}
         rowByRow={rowByRowParam.value}
-        told={told}
+        valueText={valueText}
         chosen={chosen}
         onChoose={choose}
       />

@@ -83,7 +83,7 @@ export function SimilarityView({ id, info }: { id: string; info: InsideInfo }) {
             values={values}
             scale={LIKENESS}
             cell={Math.max(8, Math.min(46, Math.floor(560 / Math.max(1, value.labels.length))))}
-            told={({ row, column }) => number(values[row]?.[column] ?? null, 4)}
+            valueText={({ row, column }) => number(values[row]?.[column] ?? null, 4)}
           />
           <p class="faint">
             Linear CKA, unbiased, of {name} on {count(value.samples)} held-out tokens or images: 1 is the same but for
