@@ -16,8 +16,6 @@ import { folded, toggleSide } from "./side/state";
 import { Toasts } from "./ui/toast";
 import "./app.css";
 
-export { headerControls } from "./header";
-
 function CurrentPage() {
   const [name, id = "", tab = ""] = address.value.path;
   switch (name) {

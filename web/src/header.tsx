@@ -18,8 +18,12 @@ export const PAGES = {
   machine: "Machine",
 } as const;
 
-/** What a page puts into the header, on the right: the axis, smoothing. It takes it back when it goes. */
-export const headerControls = signal<ComponentChildren>(null);
+const controls = signal<ComponentChildren>(null);
+
+/** Puts what a page lets one set into the header, on the right: the axis, smoothing. Null takes it out. */
+export function showInHeader(children: ComponentChildren): void {
+  controls.value = children;
+}
 
 /** The other theme; the system's own is not chosen but followed. */
 export function switchTheme(): void {
@@ -55,7 +59,7 @@ export function Header({ hasSide }: { hasSide: boolean }) {
       </nav>
       <span class="grow" />
       <Connection />
-      <div class="controls">{headerControls.value}</div>
+      <div class="controls">{controls.value}</div>
       <div class="signs">
         <button
           type="button"

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { flag, pageParam, text } from "../../address";
 import { feed } from "../../charts/board-feed";
 import { differingSettings } from "../../charts/spread";
@@ -33,7 +33,7 @@ export interface ChartGridProps {
   runs: readonly string[];
   /** Below them, what the runs wrote last. */
   samples?: boolean;
-  /** Where the controls of the x axis, smoothing and log scale go; by default above the charts. */
+  /** Where the controls of the x axis, smoothing and log scale go, and null at the end; by default above the charts. */
   onControls?: (controls: ComponentChildren) => void;
 }
 
@@ -45,16 +45,6 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
   const [columns, setColumns] = useState(3);
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => restorePreferences(), []);
-  useEffect(() => {
-    const element = root.current;
-    if (!element) return;
-    const observer = new ResizeObserver(() => {
-      const amount = Math.floor((element.clientWidth + 12) / (LEAST_WIDTH + 12));
-      setColumns(Math.min(MOST_COLUMNS, Math.max(1, amount)));
-    });
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
 
   const hasMetrics = metrics !== null;
   useEffect(() => {
@@ -74,10 +64,23 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
   const main = mainMetric([...new Set(known.flatMap((run) => run.metrics.map(({ key }) => key)))]);
   const entries = sections.flatMap(({ charts, constants, hidden }) => [...charts, ...constants, ...hidden]);
   const opened = entries.find(({ key }) => key === wholeScreen.value);
+  const isOpened = opened !== undefined;
+  useLayoutEffect(() => {
+    const element = root.current; // none while a chart fills the page: another one afterwards
+    if (!element) return;
+    const observer = new ResizeObserver(() => {
+      const amount = Math.floor((element.clientWidth + 12) / (LEAST_WIDTH + 12));
+      setColumns(Math.min(MOST_COLUMNS, Math.max(1, amount)));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [isOpened]);
   const axes: Axis[] = known.length ? [...new Set(known.flatMap((run) => run.axes))] : ["step"];
   const axisNames = axes.join();
   const controls = useMemo(() => <ChartControls axes={axes} />, [axisNames]);
   useEffect(() => onControls?.(controls), [controls, onControls]);
+  // At once: other effects of what is gone end after the next frame, when the page that follows may have put its own there.
+  useLayoutEffect(() => () => onControls?.(null), [onControls]);
 
   const turn = (by: number) => {
     const shown = sections.flatMap(({ charts }) => charts);
