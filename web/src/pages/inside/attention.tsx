@@ -23,6 +23,7 @@ interface Asked {
   problem: string | null;
   isWaiting: boolean;
 }
+const NOT_ASKED: Asked = { map: null, problem: null, isWaiting: false };
 
 /** What the heads of the run's model look at in a prompt: computed when it is asked for. */
 export function AttentionView({ id }: { id: string }) {
@@ -30,12 +31,15 @@ export function AttentionView({ id }: { id: string }) {
     "checkpoints",
   ]);
   const [typed, setTyped] = useState(promptParam.value || FIRST_WORDS);
-  const [asked, setAsked] = useState<Asked>({ map: null, problem: null, isWaiting: false });
+  const [asked, setAsked] = useState(NOT_ASKED);
   const prompt = promptParam.value;
   const step = checkpointParam.value;
   const layer = layerParam.value;
   useEffect(() => {
-    if (!prompt) return;
+    if (!prompt) {
+      setAsked(NOT_ASKED); // Back, perhaps while an answer was awaited
+      return;
+    }
     const ended = new AbortController();
     setAsked((before) => ({ ...before, isWaiting: true }));
     const question = { prompt, layer: Math.max(0, layer), ...(step < 0 ? {} : { step }) };
