@@ -98,6 +98,8 @@ function useAnswers<T>(
   useEffect(() => {
     const ended = new AbortController();
     const timers = new Map<string, ReturnType<typeof setTimeout>>();
+    let asked = 0;
+    const answered = new Map<string, number>(); // the latest question of each key that has its answer
     const put = (key: string, change: (before: Loaded<T>) => Loaded<T>) =>
       setAnswers((now) => {
         const kept = now.question === question ? now.of : new Map<string, Loaded<T>>();
@@ -105,12 +107,18 @@ function useAnswers<T>(
       });
     const ask = async (key: string) => {
       timers.delete(key);
+      const number = ++asked;
+      const isLatest = () => {
+        if (ended.signal.aborted || number < (answered.get(key) ?? 0)) return false;
+        answered.set(key, number);
+        return true;
+      };
       try {
         const value = await latestLoad.current(key, ended.signal);
-        if (!ended.signal.aborted) put(key, () => ({ value, problem: null }));
+        if (isLatest()) put(key, () => ({ value, problem: null }));
       } catch (error) {
         const problem = error instanceof Error ? error.message : String(error);
-        if (!ended.signal.aborted) put(key, (before) => ({ ...before, problem }));
+        if (isLatest()) put(key, (before) => ({ ...before, problem }));
       }
     };
     const askAll = () => {
