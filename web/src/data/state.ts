@@ -37,7 +37,7 @@ export const marked = new Marks(sharedParam("runs", list, []));
 /** Runs below those they were forked from. */
 export const family = sharedParam("tree", flag, false);
 /** Groups of which only the head is listed, by their keys. */
-export const foldedGroups = sharedParam("fold", list, []);
+export const foldedGroups = sharedParam("folded", list, []);
 /** The run at which the keyboard is, in the table and in the list beside a page. */
 export const cursor = signal<string | null>(null);
 
