@@ -1,4 +1,5 @@
 /** Taking hold of a chart: to move it among its neighbours, and to make it larger or smaller. */
+import { followPointer } from "../../ui/drag";
 import { type ChartSize, moveTo, setSize } from "./preferences";
 
 interface Handle {
@@ -9,9 +10,11 @@ interface Handle {
 export function dragHandle(key: string, members: readonly string[]): Handle {
   return {
     onPointerDown: (event) => {
+      if (event.button !== 0) return;
+      event.preventDefault();
       const cell = cellOf(event.target);
       cell?.classList.add("moving");
-      follow(event, {
+      followPointer(window, {
         move: ({ clientX, clientY }) => {
           const over = cellOf(document.elementFromPoint(clientX, clientY))?.dataset.key;
           if (over === undefined || over === key || !members.includes(over)) return;
@@ -32,9 +35,10 @@ export function resizeHandle(key: string, size: ChartSize): Handle {
     onPointerDown: (event) => {
       const cell = cellOf(event.target);
       const box = cell?.getBoundingClientRect();
-      if (!cell || !box) return;
+      if (event.button !== 0 || !cell || !box) return;
+      event.preventDefault();
       const unit = { width: box.width / size.columns, height: box.height / size.rows };
-      follow(event, {
+      followPointer(window, {
         move: ({ clientX, clientY }) =>
           setSize(key, {
             columns: Math.round((clientX - box.left) / unit.width),
@@ -48,18 +52,4 @@ export function resizeHandle(key: string, size: ChartSize): Handle {
 
 function cellOf(target: EventTarget | null): HTMLElement | null {
   return target instanceof Element ? target.closest<HTMLElement>(".chart-cell") : null;
-}
-
-function follow(start: PointerEvent, { move, end }: { move(event: PointerEvent): void; end(): void }): void {
-  if (start.button !== 0) return;
-  start.preventDefault();
-  const stop = () => {
-    removeEventListener("pointermove", move);
-    removeEventListener("pointerup", stop);
-    removeEventListener("pointercancel", stop);
-    end();
-  };
-  addEventListener("pointermove", move);
-  addEventListener("pointerup", stop);
-  addEventListener("pointercancel", stop);
 }

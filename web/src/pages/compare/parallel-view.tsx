@@ -3,6 +3,7 @@ import { list, pageParam } from "../../address";
 import { colourOf, marked, nameOf } from "../../data/state";
 import type { RunMetrics } from "../../data/types";
 import { Button } from "../../ui/button";
+import { followPointer } from "../../ui/drag";
 import { PictureMenu } from "../../ui/picture-menu";
 import { number, plural } from "../../words";
 import { PageTitle } from "../page-title";
@@ -214,16 +215,14 @@ function AxisView({ axis, x, brush, onBrush, onMove }: AxisViewProps) {
           const handle = event.currentTarget;
           const start = event.clientX;
           handle.setPointerCapture(event.pointerId);
-          const move = (next: PointerEvent) => setDrag(next.clientX - start);
-          const end = (last: PointerEvent) => {
-            handle.removeEventListener("pointermove", move);
-            setDrag(0);
-            const by = Math.round((last.clientX - start) / GAP);
-            if (by !== 0) onMove(by);
-          };
-          handle.addEventListener("pointermove", move);
-          handle.addEventListener("pointerup", end, { once: true });
-          handle.addEventListener("pointercancel", end, { once: true });
+          followPointer(handle, {
+            move: (next) => setDrag(next.clientX - start),
+            end: (last) => {
+              setDrag(0);
+              const by = Math.round((last.clientX - start) / GAP);
+              if (by !== 0) onMove(by);
+            },
+          });
         }}
       >
         <rect class="hit" x={-GAP / 2 + 4} y={4} width={GAP - 8} height={22} rx={5} />
@@ -272,14 +271,7 @@ function BrushArea({ brush, onBrush }: Pick<AxisViewProps, "brush" | "onBrush">)
           rect.setPointerCapture(event.pointerId);
           const brushTo = (next: PointerEvent): Brush | null =>
             Math.abs(next.clientY - startY) < DRAG_FROM ? null : brushBetween(start, positionOf(next));
-          const move = (next: PointerEvent) => onBrush(brushTo(next), true);
-          const end = (last: PointerEvent) => {
-            rect.removeEventListener("pointermove", move);
-            onBrush(brushTo(last));
-          };
-          rect.addEventListener("pointermove", move);
-          rect.addEventListener("pointerup", end, { once: true });
-          rect.addEventListener("pointercancel", end, { once: true });
+          followPointer(rect, { move: (next) => onBrush(brushTo(next), true), end: (last) => onBrush(brushTo(last)) });
         }}
       />
     </>
