@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import linnet
 from linnet.cli.torchrun import rank_count
 from linnet.errors import LinnetError, UsageError
 from linnet.train import launcher
@@ -158,3 +163,43 @@ def test_gpus_under_a_launcher_are_refused(monkeypatch: pytest.MonkeyPatch, said
     monkeypatch.setenv("RANK", "0")
     code, _, err = said("train", "from-scratch", "--gpus", "2")
     assert (code, "--gpus starts ranks itself, and a launcher has started these already" in err) == (2, True)
+
+
+SMALL = ["--d-model", "32", "--n-layers", "1", "--n-heads", "2", "--vocab", "300", "--ctx", "32"]
+
+
+def on_gpus(*words: str, folder: Path) -> subprocess.Popen[str]:
+    """A training in two processes on this machine, as a user starts it."""
+    command = [sys.executable, "-m", "linnet", "train", "from-scratch", "--gpus", "2", "--device", "cpu", *words]
+    clean = {name: value for name, value in os.environ.items() if name not in ("LINNET_GPUS", launcher.OWN_STORE)}
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=clean,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_what_is_wrong_on_ranks_that_gpus_started_is_one_line(tmp_path: Path, corpus: Path) -> None:
+    ranks = on_gpus(*SMALL, "--corpus", str(corpus), "--batch", "1", "--batch-tokens", "32", folder=tmp_path)
+    _, err = ranks.communicate(timeout=120)
+    assert ranks.returncode == 2
+    assert err.count("\n") == 1 and err.startswith("linnet: "), err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_gpus_are_interrupted_as_one_process_is(tmp_path: Path, corpus: Path) -> None:
+    words = [*SMALL, "--corpus", str(corpus), "--batch", "2", "--steps", "1000000", "--run-id", "a"]
+    ranks = on_gpus(*words, folder=tmp_path)
+    events, deadline = tmp_path / "runs/a/events.jsonl", time.monotonic() + 120
+    while not (events.exists() and '"step":3,' in events.read_text()):
+        assert ranks.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(ranks.pid, signal.SIGINT)  # as a terminal does
+    _, err = ranks.communicate(timeout=120)
+    assert linnet.open(tmp_path / "runs/a").status == "interrupted"
+    assert ranks.returncode == 130
+    assert "Traceback" not in err, err

@@ -1,8 +1,13 @@
-"""`--gpus N|all`: the same command line under torchrun, with a rank for each GPU of this machine."""
+"""`--gpus N|all`: the same command line under torchrun, with a rank for each GPU of this machine.
+
+As a program (`python -m linnet.cli.torchrun`) it is torchrun that ends as its ranks do.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -40,7 +45,7 @@ def start_torchrun(count: int, words: Sequence[str]) -> None:
 
     The cores are shared out among them; torchrun itself would leave each rank one.
     """
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    command = [sys.executable, "-m", __name__, "--standalone", "--nproc-per-node", str(count)]
     threads = max(1, (os.cpu_count() or 1) // count)
     defaults = {OWN_STORE: "1", "OMP_NUM_THREADS": str(threads)}
     os.environ.update({_STARTED: str(count)} | {name: os.environ.get(name, value) for name, value in defaults.items()})
@@ -57,3 +62,32 @@ def start_ranks(gpus: str | None, device: str) -> None:
     count = rank_count(gpus, device)
     if count > 1:
         start_torchrun(count, sys.argv[1:])
+
+
+def main(words: Sequence[str]) -> int:
+    """torchrun; its exit code is that of the rank which ended first, or tells of the signal that ended all.
+
+    The ranks have said in a line what was wrong: torchrun's own log of it, and its traceback, would bury that. Of one
+    that was killed nobody has said anything.
+    """
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    try:
+        run.run(run.parse_args(list(words)))  # type: ignore[no-untyped-call]
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        if failure.exitcode >= 0:
+            return int(failure.exitcode)
+        number = -int(failure.exitcode)
+        print(f"linnet: rank {rank} was ended by {signal.Signals(number).name}", file=sys.stderr)
+        return 128 + number
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
