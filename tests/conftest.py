@@ -36,6 +36,8 @@ def pytest_configure() -> None:
     sys.dont_write_bytecode = False
     # Before torch is loaded: threads that wait awake would keep the cores from the other test processes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # As launchers set it for a rank: read when torch is loaded, which the server that forks ranks does once for all.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 _modules_frozen = 0

@@ -29,7 +29,6 @@ def _away_from_home(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LINNET_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("LINNET_CACHE", str(cache))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "ERROR")  # read when torch is loaded, which ranks do after their start
     monkeypatch.chdir(tmp_path)
 
 
