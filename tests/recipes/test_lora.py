@@ -96,6 +96,8 @@ def test_an_adapter_learns_beside_a_base_that_stays_as_it_is(base: Path, ledger:
     assert card.provenance["linnet.recipe"] == "lora" and card.provenance["general.step"] == 40
     config = json.loads((run.path / "run.json").read_text())["config"]
     assert (config["base"], config["base_sha256"], config["context"]) == (str(base), before, 32)
+    start = next(event.data for event in run.events().read_events() if event.kind == "run_start")
+    assert "alpha" not in config and start["chosen"]["alpha"] == 16.0, "what was not given follows from the rank"
     assert json.loads((run.path / "run.json").read_text())["model"]["ctx"] == 64  # the base's own
 
 
