@@ -15,6 +15,7 @@ import pytest
 from rich.style import Style
 
 import linnet
+from linnet.analysis.logit_lens import LensWords, Word
 from linnet.board.terminal import palette
 from linnet.board.terminal.actions import act, point
 from linnet.board.terminal.attention import AttentionRequest
@@ -394,6 +395,12 @@ def test_tokens_have_their_texts_where_a_checkpoint_has_a_tokenizer(
     assert [token_text(run, at) for at in range(len(texts))] == texts
 
 
+def words_after(said: list[list[list[tuple[str, float]]]], tokens: list[str]) -> dict[str, Any]:
+    """What `linnet lens-words --record` keeps of words by layer, place and likelihood."""
+    words_LTK = tuple(tuple(tuple(Word(0, *word, None) for word in top) for top in layer) for layer in said)
+    return LensWords("a", "".join(tokens), tuple(tokens), tuple(map(str, range(len(said)))), words_LTK).as_fields()
+
+
 @pytest.mark.parametrize(
     ("kind", "numbers", "words"),
     [
@@ -406,7 +413,7 @@ def test_tokens_have_their_texts_where_a_checkpoint_has_a_tokenizer(
         ("lmc", {"a": "a", "b": "b", "alphas": [0, 0.5, 1], "losses": [2, 3.5, 2]}, ["how much of b", "●"]),
         (
             "lens-words",
-            {"model": "a", "tokens": ["of"], "layers": ["0"], "words_LT": [[{"text": " France", "probability": 0.5}]]},
+            words_after([[[(" France", 0.5), (" Spain", 0.25)]]], ["of"]),
             ["·France 50"],
         ),
     ],
@@ -424,9 +431,8 @@ def test_what_an_analysis_recorded_is_drawn(root: Path, kind: str, numbers: dict
 def test_a_finding_that_is_opened_has_a_cursor(root: Path) -> None:
     with linnet.start(root, run_id="a", system_every=0) as run:
         run.log(1, loss=1.0)
-    words = [[{"text": f"w{layer}.{at}", "probability": 0.5} for at in range(40)] for layer in range(30)]
-    layers, tokens = [str(layer) for layer in range(30)], [f"t{at}" for at in range(40)]
-    add_numbers(linnet.open("a"), "lens-words", 1, {"tokens": tokens, "layers": layers, "words_LT": words})
+    words = [[[(f"w{layer}.{at}", 0.5)] for at in range(40)] for layer in range(30)]
+    add_numbers(linnet.open("a"), "lens-words", 1, words_after(words, [f"t{at}" for at in range(40)]))
     add_image(linnet.open("a"), "lens-words", 1, _PNG, (1, 1), "what layers say")
     board = inside(root, "chart:7", size=(80, 24))
     assert "w0.39" not in look(board, 80, 24)
@@ -443,15 +449,22 @@ def test_a_finding_that_is_opened_has_a_cursor(root: Path) -> None:
     assert board.view == "metrics"
 
 
-def test_numbers_that_do_not_fit_together_leave_the_picture(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        ("cka", {"rows": ["0"], "columns": ["0", "1"], "cka": [[0.5]]}),
+        ("lens-words", {"tokens": ["of"], "layers": ["0"], "words_LTK": [[[]]]}),
+    ],
+)
+def test_numbers_that_do_not_fit_together_leave_the_picture(root: Path, kind: str, numbers: dict[str, Any]) -> None:
     with linnet.start(root, run_id="a", system_every=0) as run:
         run.log(1, loss=1.0)
     opened = linnet.open("a")
-    add_numbers(opened, "cka", 1, {"rows": ["0"], "columns": ["0", "1"], "cka": [[0.5]]})
-    add_image(opened, "cka", 1, _PNG, (1, 1), "cka: found")
+    add_numbers(opened, kind, 1, numbers)
+    add_image(opened, kind, 1, _PNG, (1, 1), f"{kind}: found")
     board = inside(root, "chart:7")
     board.color = True
-    assert "cka: found" in look(board, 80, 24)
+    assert f"{kind}: found" in look(board, 80, 24)
     assert "pixel." in "".join(styles(screen.whole(board, 80, 24)))
 
 

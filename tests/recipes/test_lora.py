@@ -15,6 +15,7 @@ import linnet
 from linnet.errors import LinnetError, UsageError
 from linnet.gguf import AdapterFile, GGUFFile, GGUFWriter, MetadataBlock, convert, read_card
 from linnet.gguf.check import check
+from linnet.models import LanguageModel
 from linnet.models.adapters import without_adapter
 from linnet.models.frozen import load_frozen
 from linnet.recipes import Lora, LoraOptions
@@ -95,6 +96,8 @@ def test_an_adapter_learns_beside_a_base_that_stays_as_it_is(base: Path, ledger:
     assert card.provenance["linnet.recipe"] == "lora" and card.provenance["general.step"] == 40
     config = json.loads((run.path / "run.json").read_text())["config"]
     assert (config["base"], config["base_sha256"], config["context"]) == (str(base), before, 32)
+    start = next(event.data for event in run.events().read_events() if event.kind == "run_start")
+    assert "alpha" not in config and start["chosen"]["alpha"] == 16.0, "what was not given follows from the rank"
     assert json.loads((run.path / "run.json").read_text())["model"]["ctx"] == 64  # the base's own
 
 
@@ -367,3 +370,16 @@ def test_the_plan_knows_what_is_trained_and_that_checkpoints_are_small(base: Pat
     assert plan.parameters == pairs
     assert plan.disk < 8 * 4 * pairs + 200_000
     assert plan.rates["lr"] > 0 and "lr_embedding" not in plan.rates
+
+
+def test_what_a_run_costs_is_the_same_of_a_quantised_and_of_a_plain_base(
+    base: Path, trained: Path, ledger: Path
+) -> None:
+    costs = [
+        next(event.data["cost"] for event in run.events().read_events() if event.kind == "run_start")
+        for run in (teach(file, ledger, steps=1) for file in (base, trained))
+    ]
+    whole = linnet.load(trained).module
+    assert isinstance(whole, LanguageModel)
+    assert costs[0] == costs[1]
+    assert costs[0]["total_params"] == costs[0]["active_params"] == whole.n_params() + costs[0]["trained_params"]

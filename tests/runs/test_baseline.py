@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from linnet.runs.baseline import (
     why_incomparable,
 )
 from linnet.runs.loss_history import LossHistory
+from tests.conftest import Said
 
 Loss = Callable[[int], float]
 
@@ -191,6 +193,35 @@ def test_what_was_logged_is_read_back_without_steps_that_were_trained_again() ->
         (10, "behind"),
         (20, "behind"),
     ]
+
+
+@pytest.mark.usefixtures("root")
+def test_a_run_is_judged_by_the_comparison_that_ended_it(said: Said) -> None:
+    """Its training loss did, after the held-out loss was last measured, at a step of the length it was to have."""
+    made("base", falling, 200)
+    with linnet.start(run_id="hope", compare_to="base", system_every=0) as run:
+        for step in range(1, 161):
+            run.log(step, loss=falling(step * 1024) + 1, tokens=1024)
+            if step == 150:
+                run.eval(step, "validation", loss=falling(step * 1024) + 1, samples=2048)
+        for step, metric, aborts in ((150, "validation/loss", False), (160, "loss", True)):
+            loss = falling(step * 1024)
+            run.compare(step, "base", **Comparison(step, metric, 0.0, loss + 1, loss, aborts).fields())
+        run.finish("aborted")
+    latest = latest_of(logged_comparisons(linnet.open("hope")))
+    assert latest is not None and (latest.step, latest.metric, latest.verdict) == (160, "loss", "abort")
+    (standing,) = json.loads(said("compare", "--baseline", "base", "--json")[1])
+    assert standing["verdict"] == standing["latest"]["verdict"] == "abort"
+    row = said("compare", "--baseline", "base")[1].splitlines()[-1].split()
+    assert row[:3] == ["hope", "160", "training"] and "abort" in row
+    assert "at step 160: loss" in said("show", "hope")[1]
+
+
+def test_a_run_that_went_on_after_it_was_ended_is_judged_anew() -> None:
+    ended = Comparison(5, "loss", 5.0, 3.0, 2.0, aborts=True)
+    before, after = (Comparison(step, "validation/loss", step, 2.0, 2.0) for step in (4, 6))
+    assert latest_of([before, ended]) is ended
+    assert latest_of([before, ended, after]) is after
 
 
 def test_losses_of_other_tokens_or_classes_say_nothing_about_each_other(root: Path) -> None:

@@ -13,7 +13,11 @@ import pytest
 import torch
 
 from linnet.architectures import ARCHITECTURES
+from linnet.gguf import write
 from linnet.models import Config, GPT2Config, LlamaConfig, ViTConfig, build, preset
+from linnet.models.adapter_shape import AdapterShape
+from linnet.models.adapters import add_adapter
+from linnet.models.frozen import load_frozen
 from linnet.models.initial import allocate
 from linnet.train import flow, shape_rules
 from linnet.train.flow import describe, write_flow
@@ -47,6 +51,20 @@ def test_every_parameter_and_operation_is_there(config: LlamaConfig | GPT2Config
     (output,) = [node for node in nodes if node["role"] == "output"]
     assert output["shape"] == f"99×{3 * 8}"
     assert [node["role"] for node in nodes].count("loss") == 1 and nodes[-1]["role"] == "loss"
+
+
+def test_a_quantised_base_has_the_weights_of_a_plain_one(tmp_path: Path) -> None:
+    """Its matrices are named as such, not the arrays that each is packed in."""
+    params = build(LLAMA, seed=1).params()
+    told: list[dict[str, Any]] = []
+    for type in ("q8_0", "f32"):
+        model = load_frozen(write(LLAMA, params, tmp_path / f"{type}.gguf", "run", 1, type=type))
+        add_adapter(model, AdapterShape(("attn_q", "ffn_down"), 2, 4.0), seed=0)
+        nodes = describe(model, 1, 8)["nodes"]
+        told.append({node["name"]: (node["shape"], node["nelements"]) for node in nodes if node["role"] == "weight"})
+        assert any("blocks.0.attn_output.weight" in node.get("inputs", ()) for node in nodes)
+    assert told[0] == told[1]
+    assert told[0]["blocks.0.attn_output.weight"] == ("32×32", 32 * 32)
 
 
 def test_an_operation_names_what_it_reads_and_only_what_came_before_it() -> None:

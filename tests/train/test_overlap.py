@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from linnet.kernels import Executor
+from linnet.models import LlamaConfig, build
+from linnet.train import TrainSettings
+from linnet.train.hardware import choose
 from linnet.train.overlap import Overlap
 from linnet.train.ranks import Ranks
+from linnet.train.step import Step
 
 
 class Sum:
@@ -68,3 +73,24 @@ def test_a_bucket_is_sent_when_its_gradients_are_complete(width: int) -> None:
     assert torch.equal(flat, 2 * first)
     expected = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
     assert norm is None if width == 4 else norm is not None and torch.equal(norm, expected)
+
+
+@pytest.mark.parametrize(
+    ("wish", "rows", "hosts", "chosen"),
+    [
+        ("auto", 4, ["a", "b"], "measured"),
+        ("auto", 4, ["a", "a"], "off"),  # they share a CPU's cores
+        ("on", 4, ["a", "a"], "on"),
+        ("on", 16, ["a", "a"], "off"),  # in shares, whose sum is complete after the last
+        ("off", 4, ["a", "b"], "off"),
+        ("on", 4, ["a"], "off"),
+    ],
+)
+def test_a_run_says_whether_sums_begin_early(
+    wish: Literal["auto", "on", "off"], rows: int, hosts: list[str], chosen: str
+) -> None:
+    ranks = Ranks()
+    ranks.count, ranks.hosts = len(hosts), hosts
+    settings = TrainSettings(overlap=wish, batch=2, device="cpu", optimizer="adamw")
+    model = build(LlamaConfig(vocab=64, d_model=16, n_heads=2, n_kv=1, d_ff=32, n_layers=1, ctx=8), seed=0)
+    assert Step(model, settings, choose(settings, 16, ranks=ranks)).overlap(rows) == chosen

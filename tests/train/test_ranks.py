@@ -39,7 +39,9 @@ CASES = {
     "muon": f"{TEXT} --optimizer muon --graph on --schedule wsd",
     "sharded": f"{TEXT} --optimizer adamw --shard moments --documents --untied --qkv-bias",
     "sharded-muon": f"{TEXT} --optimizer muon --shard moments --file-type bf16 --recompute cheap",
-    "overlapped": f"{TEXT} --optimizer adamw --overlap on --graph off",
+    # In parts of which two ranks make one sum: of smaller ones, and of four ranks, nothing may begin early.
+    "overlapped": f"train from-scratch --corpus CORPUS {SHAPE} --batch 4 --batch-tokens 512 --optimizer adamw"
+    " --overlap on --graph off",
     "weights": f"{TEXT} --dropout 0.1 --shard weights --optimizer muon --recompute blocks",
     "six-parts": f"train from-scratch --corpus CORPUS {SHAPE} --batch 2 --batch-tokens 384",
     "halves": f"train from-scratch --corpus CORPUS {HALVES} --optimizer adamw",
@@ -205,6 +207,11 @@ def test_two_and_four_ranks_train_what_one_does_and_go_on_with_each_others_runs(
     events = linnet.open(moved).events().read_events()
     sessions = [event.data["chosen"].get("ranks") for event in events if event.kind in ("run_start", "resume")]
     assert sessions == [4, None, 2]
+    overlaps = [
+        linnet.open(trained / ranks / "overlapped").events().read_events()[0].data["chosen"]["overlap"]
+        for ranks in ("1", "2", "4")
+    ]
+    assert overlaps == ["off", "on", "off"]
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ def test_run_start_says_what_was_derived_and_chosen(corpus: Path) -> None:
     assert (chosen["device"], chosen["dtype"], chosen["compile"]) == ("cpu", "float32", False)
     assert (chosen["threads"], chosen["graph"]) == (1, True)
     assert (chosen["eval_every"], chosen["eval_tokens"], chosen["checkpoint_every"]) == (4, 1024, 4)
-    assert (chosen["passes"], chosen["shard"]) == (1, "none")
+    assert (chosen["passes"], chosen["shard"], chosen["overlap"]) == (1, "none", "off")
     cost = first["cost"]
     model = build(preset("tiny", vocab=384))
     assert cost["total_params"] == cost["active_params"] == cost["trained_params"] == model.n_params()

@@ -82,11 +82,12 @@ def _compared(
         return [], why
     if tokens is not None and (own_tokens := _tokens_of(run)) is not None and own_tokens != tokens:
         return [], f"the baseline {base.id} has other tokens: losses of other tokens say nothing about each other"
-    own = LossHistory.of(run)
-    results = comparisons(own, history, training=compares_training(run.config, base.config))
+    ended = set[tuple[int, str]]()
     if run.status == "aborted" and run.manifest.compare_to == base.id:  # the comparison that ended it is known
         ended = {(comparison.step, comparison.metric) for comparison in logged_comparisons(run) if comparison.aborts}
-        results = [replace(comparison, aborts=(comparison.step, comparison.metric) in ended) for comparison in results]
+    own, training = LossHistory.of(run), compares_training(run.config, base.config)
+    results = comparisons(own, history, training=training, steps={step for step, _ in ended})
+    results = [replace(comparison, aborts=(comparison.step, comparison.metric) in ended) for comparison in results]
     return results, None if len(own) else "no losses yet"
 
 

@@ -8,7 +8,7 @@ row, N rows looked up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -208,7 +208,17 @@ def _columns(planes: Planes, ids_N: Tensor) -> Planes:
     return Planes._make(None if plane is None else plane.index_select(1, ids_N) for plane in planes)
 
 
+def packed_matrices(module: nn.Module) -> dict[str, PackedMatrix]:
+    """All packed matrices in a module by their names; one that is shared is there once, as among parameters."""
+    return {name: part for name, part in module.named_modules() if isinstance(part, PackedMatrix)}
+
+
 def packed_bytes(module: nn.Module) -> int:
     """Bytes of all packed matrices in a module."""
-    matrices: Iterable[PackedMatrix] = (part for part in module.modules() if isinstance(part, PackedMatrix))
-    return sum(matrix.nbytes for matrix in matrices)
+    return sum(matrix.nbytes for matrix in packed_matrices(module).values())
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Numbers of a model's weights, trained or not: those of packed matrices, which are no parameters of torch, too."""
+    packed = sum(matrix.shape.numel() for matrix in packed_matrices(module).values())
+    return packed + sum(parameter.numel() for parameter in module.parameters())

@@ -214,6 +214,10 @@ class Lora(FromScratch):
         """Where the model comes from, for its checkpoints."""
         return {**(self.options.origin if self.options.dora else {}), **super().origin}
 
+    def chosen(self, rows: int) -> dict[str, Any]:
+        """With alpha, which follows from the rank where it is not given."""
+        return {**super().chosen(rows), "alpha": self.adapter.shape.alpha}
+
     @property
     def remark(self) -> str | None:
         """What is trained of which base."""

@@ -163,6 +163,10 @@ class ModelRecipe(ABC, Generic[_Model]):
         """In which order the gradients of a batch of so many rows are added up."""
         return self._built.order(rows)
 
+    def chosen(self, rows: int) -> dict[str, Any]:
+        """What a run says in `chosen` that hardware and settings alone do not tell, of a batch of so many rows."""
+        return {"overlap": self._built.overlap(rows)}
+
     def parameters(self) -> dict[str, Tensor]:
         """The weights of a checkpoint by the names of `linnet.architectures`."""
         return self.model.params()

@@ -440,6 +440,7 @@ def _start_fields(
         **hardware.fields(),
         "passes": -(-rows // at_once),  # of one rank, for one step
         "shard": sharing_of(recipe, data, hardware).shard,
+        **recipe.chosen(data.rows_per_step),
         **job.settings.derived(tokens),
     }
     compared = {} if baseline is None else {"compare_to": baseline.id}

@@ -7,7 +7,7 @@ The same functions judge a run while it trains (`linnet train --baseline`) and a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -231,11 +231,16 @@ def compare_evaluation(own: LossHistory, baseline: LossHistory, row: int = -1) -
     return None if other is None else Comparison(int(step), "validation/loss", work, loss, other)
 
 
-def comparisons(own: LossHistory, baseline: LossHistory, *, training: bool = True) -> list[Comparison]:
-    """The comparisons of a run as it makes them while it trains, in order; `training`: of its training loss too."""
+def comparisons(
+    own: LossHistory, baseline: LossHistory, *, training: bool = True, steps: Collection[int] = ()
+) -> list[Comparison]:
+    """The comparisons of a run as it makes them while it trains, in order; `training`: of its training loss too.
+
+    `steps`: where else it made some, as a run does that ended early: it went by the length it was to have.
+    """
     own, baseline = _in_one_unit(own, baseline)
     every = interval(int(own.step[-1])) if len(own) else 1
-    rows = [row for row, step in enumerate(own.step.tolist()) if training and step % every == 0]
+    rows = [row for row, step in enumerate(own.step.tolist()) if training and (step % every == 0 or step in steps)]
     results = [compare_step(own, baseline, row) for row in rows]
     results += [compare_evaluation(own, baseline, row) for row in range(len(own.evaluations))]
     return sorted((one for one in results if one is not None), key=lambda one: (one.step, one.metric))
@@ -247,9 +252,13 @@ def interval(steps: int) -> int:
 
 
 def latest_of(results: Sequence[Comparison]) -> Comparison | None:
-    """The comparison that a run is judged by: the last one of the held-out loss, else of the training loss."""
+    """The comparison that a run is judged by: the last one of the held-out loss, else of the training loss.
+
+    Of a run that ended so, the one that ended it; going on, it is judged anew.
+    """
+    ended = [result for result in results if result.aborts and result.step == results[-1].step]
     held_out = [result for result in results if result.metric != "loss"]
-    judged = held_out or results
+    judged = ended or held_out or results
     return judged[-1] if judged else None
 
 

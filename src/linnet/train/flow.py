@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from linnet.files import write_file
+from linnet.kernels.packed import PackedMatrix, packed_matrices
 from linnet.models import LanguageModel, ViT, ViTConfig
 from linnet.runs.encode import encode
 from linnet.runs.folder import FLOW
@@ -51,8 +52,13 @@ def describe(model: LanguageModel | ViT, batch: int, ctx: int | None = None) -> 
     nodes = _Nodes(model.config.num_classes if isinstance(model, ViT) else model.config.vocab)
     for name, parameter in shadow.named_parameters():
         nodes.leaf(name, parameter, "weight")
+    packed = packed_matrices(shadow)
+    for name, matrix in packed.items():
+        nodes.packed_leaf(name, matrix)
+    planes = {id(plane) for matrix in packed.values() for plane in matrix.buffers()}
     for name, buffer in shadow.named_buffers():
-        nodes.leaf(name, buffer, "constant")
+        if id(buffer) not in planes:
+            nodes.leaf(name, buffer, "constant")
     inputs = _inputs(model, batch, ctx)
     for name, tensor in inputs.items():
         nodes.leaf(name, tensor, "input")
@@ -110,6 +116,15 @@ class _Nodes(TorchFunctionMode):
     def leaf(self, name: str, tensor: Tensor, role: str) -> None:
         self._add(tensor, {"name": name, "role": role, **_facts(tensor)})
 
+    def packed_leaf(self, name: str, matrix: PackedMatrix) -> None:
+        """A matrix that is decoded at each use, as the weight that it is; what reads one of its planes reads it."""
+        node: Node = {"name": name, "role": "weight", "shape": _shape(matrix.shape), "dtype": "packed"}
+        node |= {"nelements": matrix.shape.numel(), "nbytes": matrix.nbytes}
+        self.nodes.append(node)
+        for plane in matrix.buffers():
+            self._by_id[id(plane)] = node
+            self._tensors.append(plane)
+
     def of(self, tensor: Tensor) -> Node:
         return self._by_id[id(tensor)]
 
@@ -163,10 +178,14 @@ class _Nodes(TorchFunctionMode):
         self._path.pop()
 
 
+def _shape(shape: torch.Size) -> str:
+    """In ggml's order, the fastest dimension first: an embedding of 627 rows of 64 is 64×627."""
+    return "×".join(str(n) for n in reversed(shape)) or "1"
+
+
 def _facts(tensor: Tensor) -> Node:
-    """Shape in ggml's order, the fastest dimension first: an embedding of 627 rows of 64 is 64×627."""
     return {
-        "shape": "×".join(str(n) for n in reversed(tensor.shape)) or "1",
+        "shape": _shape(tensor.shape),
         "dtype": DTYPES.get(tensor.dtype, str(tensor.dtype).removeprefix("torch.")).lower(),
         "nelements": math.prod(tensor.shape),
         "nbytes": math.prod(tensor.shape) * tensor.element_size(),

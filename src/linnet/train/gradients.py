@@ -45,6 +45,10 @@ class SumOrder:
             shares, size = shares // 2, 2
         return cls(shares, size, exact=True)
 
+    def is_one_sum(self, ranks: int) -> bool:
+        """Is the sum over so many ranks that of one buffer, in the backend's order?"""
+        return self.shares == 1 and not (self.exact and ranks > 2)
+
     @property
     def copies(self) -> int:
         """Buffers of gradients that there are at a time."""
@@ -191,7 +195,7 @@ class GradientBuffer:
     @property
     def is_one_sum(self) -> bool:
         """Is the sum over the ranks that of one buffer, in the backend's order?"""
-        return self._order.shares == 1 and not (self._order.exact and self._ranks.count > 2)
+        return self._order.is_one_sum(self._ranks.count)
 
     @property
     def is_settled(self) -> bool:

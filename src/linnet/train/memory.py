@@ -21,7 +21,7 @@ from linnet.architectures.parameters import stacked_rows
 from linnet.kernels import cpu
 from linnet.kernels.frozen import decoded_numbers
 from linnet.kernels.head_loss import rows_at_once
-from linnet.kernels.packed import PackedMatrix, packed_bytes
+from linnet.kernels.packed import PackedMatrix, packed_bytes, packed_matrices
 from linnet.models.adapted_layers import AdaptedLinear
 from linnet.train.gradients import SumOrder
 from linnet.train.hardware import Hardware
@@ -206,8 +206,8 @@ class FrozenParts:
             block.ffn_down: sizes.d_ff,
         }
         unread = sum(width for layer, width in inputs.items() if not isinstance(layer, AdaptedLinear))
-        packed = (part for part in model.modules() if isinstance(part, PackedMatrix))
-        decoded = max((decoded_numbers(matrix, device) for matrix in packed), default=0)
+        packed = packed_matrices(model)
+        decoded = max((decoded_numbers(matrix, device) for matrix in packed.values()), default=0)
         head = model.head_VD
         rows = rows_at_once(device, head) if isinstance(head, PackedMatrix) else None
         return cls(unread, decoded * (_FLOAT if device == "cpu" else item), adapter.changes_head, rows)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linnet.kernels.packed import count_parameters
 from linnet.train.inspection.schedule import look_bytes
 from linnet.train.memory import ALONE, Sharing, Weights, peak_memory, total_memory
 
@@ -96,7 +97,7 @@ class Plan:
 
         All parameters of a dense model are active: each of them works on every token.
         """
-        total = sum(parameter.numel() for parameter in model.parameters())
+        total = count_parameters(model)
         unit = self.unit.removesuffix("s")
         cost: dict[str, Any] = {"total_params": total, "active_params": total, "trained_params": self.parameters}
         cost |= {f"flops_per_{unit}": self.step_flops / self.per_step, "flops_per_step": self.step_flops}

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -259,16 +259,30 @@ class Step:
         self._began = _now(first.device) if self._calls == _MEASURED_CALL - 1 else 0.0
         return result
 
-    def _may_overlap(self, wish: str) -> bool:
-        """Can sums begin during the backward pass, and do the settings say `wish`?
+    def overlap(self, rows: int) -> Literal["on", "off", "measured"]:
+        """Do sums over the ranks begin during the backward pass, of a batch of so many rows on all ranks together?
+
+        `measured`: the third step decides.
+        """
+        if self._ranks.alone or not self._can_overlap or not self.order(rows).is_one_sum(self._ranks.count):
+            return "off"
+        return "on" if self._overlap == "on" else "measured"
+
+    @property
+    def _can_overlap(self) -> bool:
+        """Do the settings let sums begin during the backward pass, and the way in which gradients are made?
 
         Not where gradients are complete only after the last share, or come from halves side by side; and a tree over
         ranks is one sum. Ranks that share a CPU's cores have none to spare.
         """
-        sums = self._sums
-        if self._overlap != wish or self._split_batch is not None or self._sharded:
+        if self._overlap == "off" or self._split_batch is not None or self._sharded:
             return False
-        if wish == "auto" and self._on_cpu and self._ranks.on_one_machine:
+        return self._overlap == "on" or not (self._on_cpu and self._ranks.on_one_machine)
+
+    def _may_overlap(self, wish: str) -> bool:
+        """Can sums of the batch at hand begin during the backward pass, and do the settings say `wish`?"""
+        sums = self._sums
+        if self._overlap != wish or not self._can_overlap:
             return False
         return isinstance(sums, GradientBuffer) and sums.is_settled and sums.is_one_sum
 

@@ -118,7 +118,6 @@ def test_histograms_times_graph_and_likeness(page: Page, served: str, seen: Path
 
 
 def test_what_heads_look_at_is_computed_when_somebody_asks(page: Page, served: str, seen: Path) -> None:
-    pytest.importorskip("linnet.analysis.attention_maps")
     before = {path: path.stat().st_mtime_ns for path in seen.rglob("*") if ".cache" not in path.parts}
     open_view(page, served, "attention")
     page.get_by_role("textbox").fill("the whale")

@@ -51,7 +51,7 @@ class _Word(msgspec.Struct):
 class _Words(msgspec.Struct):
     tokens: list[str]
     layers: list[str]
-    words_LT: list[list[_Word]]
+    words_LTK: list[list[list[_Word]]]
     model: str = ""
 
 
@@ -113,11 +113,13 @@ def _line(fields: _Line) -> Scatter:
 
 
 def _words(fields: _Words) -> HeatMap:
+    """The likeliest token of each place; with `--top` there are more."""
     tokens = [visible_token(token) for token in fields.tokens]
-    values = _values([[word.probability for word in row] for row in fields.words_LT], fields.layers, tokens)
-    texts = [
-        [f"{visible_token(word.text)} {100 * (word.probability or 0.0):.0f}" for word in row] for row in fields.words_LT
-    ]
+    if not all(top for layer in fields.words_LTK for top in layer):
+        raise ValueError("a place without a word")
+    words_LT = [[top[0] for top in layer] for layer in fields.words_LTK]
+    values = _values([[word.probability for word in layer] for layer in words_LT], fields.layers, tokens)
+    texts = [[f"{visible_token(word.text)} {100 * (word.probability or 0.0):.0f}" for word in row] for row in words_LT]
     title = f"{fields.model}: what its layers would say"
     labels = ("probability", title, "layer", "tokens")
     return HeatMap(values, fields.layers, tokens, *labels, low=0.0, high=1.0, texts=texts)
