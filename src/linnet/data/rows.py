@@ -16,7 +16,7 @@ from linnet.data.compression import DamagedError, read_blocks
 from linnet.data.corpus_file import LARGEST, CorpusFile, FileError, ReadingReport
 from linnet.data.encoding import UTF8
 from linnet.data.errors import MissingPackageError
-from linnet.errors import mismatch
+from linnet.errors import error_text, mismatch
 
 DEFAULT_FIELD = "text"
 _LARGEST_FIELD = 1 << 26  # characters of a CSV field; Python's csv holds four bytes for each
@@ -114,7 +114,7 @@ def _why_no_object(line: bytes, error: Exception) -> str:
         return "is nested too deeply to be read"
     if _LONE_SURROGATE.search(line):
         return "is not a JSON object: it holds half a surrogate pair (such as \\ud800), which is no character"
-    return f"is not a JSON object: {error}"
+    return f"is not a JSON object: {mismatch(error)}"
 
 
 def _why_no_text(record: dict[str, Any], field: str) -> str:
@@ -274,11 +274,11 @@ def _parquet_batches(file: CorpusFile, field: str | None = None) -> Iterator[Ite
         yield opened.iter_batches(batch_size=256, row_groups=groups, columns=field and [field])
     except UnicodeDecodeError as error:
         column = "a column" if field is None else f"the column {field!r}"
-        raise FileError(file.path, f"{column} holds text that is not UTF-8: {error}") from None
+        raise FileError(file.path, f"{column} holds text that is not UTF-8: {error_text(error)}") from None
     except pyarrow.ArrowMemoryError:
         raise MemoryError from None
     except pyarrow.ArrowException as error:
-        raise FileError(file.path, f"this is not a sound Parquet file: {error}") from None
+        raise FileError(file.path, f"this is not a sound Parquet file: {error_text(error)}") from None
 
 
 def json_array_rows(file: CorpusFile, report: ReadingReport) -> Generator[Row, None, None]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from linnet import gguf
-from linnet.errors import is_out_of_memory
+from linnet.errors import error_text, is_out_of_memory
 from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
@@ -123,7 +123,7 @@ class Loop:
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
-            first_line = str(problem).splitlines()[0][:160]
+            first_line = error_text(problem).splitlines()[0][:160]
             error = f"out of memory: lower {self._data.memory_settings}; {first_line}"
         finally:
             if self._profile is not None:
