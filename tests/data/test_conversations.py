@@ -155,10 +155,15 @@ def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path, cache: 
     write_jsonl(file, [*nothing, *({"prompt": f"{k}", "completion": f"red {k} why far {k}"} for k in range(40))])
     assert prepare(file, vocab=280).left_out == ("a.jsonl: 2 rows of it left out: line 1 has no answer to train on",)
     write_jsonl(file, nothing)
-    with pytest.raises(DataError, match=r"holds no answers to train on .*line 1 has no answer to train on"):
+    with pytest.raises(
+        DataError,
+        match=r"a.jsonl: 2 rows of it left out: line 1 has no answer to train on; nothing is left to train on$",
+    ):
         prepare(file, vocab=300)
     write_jsonl(file, silent)
-    with pytest.raises(DataError, match=r"holds no answers to train on \(1 file left out: a.jsonl: 3 rows of it left"):
+    with pytest.raises(
+        DataError, match=r"a.jsonl: 3 rows of it left out: line 1 has no answer to train on; nothing is left to"
+    ):
         prepare(file, vocab=300)
     assert len(list(cache.glob("a-*"))) == 2 and prepared.path in cache.glob("a-*")
 

@@ -114,7 +114,7 @@ def test_what_cannot_be_trained_on_is_said_before_a_folder_is_made(
         (words(bad), f"corpus {bad}: line 161 has its roles out of order: message 1 is of the assistant, at the begin"),
         (
             words(silent),
-            "it holds no answers to train on (1 file left out: silent.jsonl: 1 row of it left out: line 1 h",
+            "silent.jsonl: 1 row of it left out: line 1 has no answer to train on; nothing is left to train on",
         ),
         (
             words(conversations, ctx=8),
