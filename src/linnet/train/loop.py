@@ -431,7 +431,7 @@ class Loop:
 
     def _warn(self, step: int, found: TrainingWarning) -> None:
         """Tell what has come up: once, in the run and to callbacks."""
-        self.progress.warned.append(found.kind)
+        self.progress.warned.append(found.record)
         self._run.note(found.text, step=step, level="warning", metric=found.metric)
         self._callbacks.call(Callback.on_warning, step, found.text)
 
