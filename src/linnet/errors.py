@@ -27,6 +27,11 @@ class UsageError(LinnetError):
     exit_code = 2
 
 
+def error_text(error: BaseException) -> str:
+    """What an error says, as a part of a message; another library's without backticks, which name fields in ours."""
+    return str(error) if isinstance(error, LinnetError) else str(error).replace("`", "'")
+
+
 def mismatch(error: Exception) -> str:
     """What msgspec says of a value of another type, without its backticks: `expected array, found int`."""
     return str(error).replace("`", "").replace("Expected", "expected").replace(", got", ", found")

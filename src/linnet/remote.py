@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, error_text
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 # The package behind a protocol, and the extra of ours that brings it.
@@ -173,7 +173,7 @@ def fetching_name(path: Path) -> Path:
 
 def plain_reason(error: BaseException) -> str:
     """What a library says of a failure, in one line of bounded length."""
-    words = " ".join(str(error).split()) or type(error).__name__
+    words = " ".join(error_text(error).split()) or type(error).__name__
     return words if len(words) <= _LONGEST_REASON else f"{words[:_LONGEST_REASON]}…"
 
 

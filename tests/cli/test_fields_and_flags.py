@@ -16,6 +16,7 @@ from linnet.recipes import VitOptions
 from linnet.runs import RunStore
 from linnet.train.metrics import Gate
 from linnet.train.settings import TrainSettings
+from linnet.train.state import StateError, load
 
 _PACKAGE = Path(linnet.__file__).parent
 _COMMAND_LINES = ("board/", "runs/provenance.py", "recipes/registry.py")  # whole commands to type, and git's
@@ -35,6 +36,18 @@ _COMMAND_LINES = ("board/", "runs/provenance.py", "recipes/registry.py")  # whol
 )
 def test_fields_become_flags(message: str, shown: str) -> None:
     assert flags(message) == shown
+
+
+def test_backticks_of_other_libraries_are_no_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`msgspec` and `safetensors` write types and fields of theirs so."""
+    (tmp_path / "rows.jsonl").write_text("[1,2]\n")
+    assert main(["data", "show", str(tmp_path / "rows.jsonl")]) == 1
+    said = capsys.readouterr().err
+    assert "line 1 is not a JSON object: expected object, found array" in said and "--" not in said
+    header = b'{"a": {"shape": [1]}}'
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(StateError, match="missing field 'dtype'"):
+        load(tmp_path / "a.safetensors")
 
 
 def test_python_programs_are_told_fields(tmp_path: Path) -> None:

@@ -85,6 +85,19 @@ def test_rows_with_a_text_or_a_field_are_texts_as_they_were(tmp_path: Path) -> N
     rows = [{"text": "as it was", "instruction": "a", "output": "b"}] * 3
     assert with_rows(find_corpus(write_jsonl(tmp_path / "a.jsonl", rows))).rows == "text"
     assert len(read(tmp_path / "a.jsonl", rows="conversations")) == 3
+    assert with_rows(find_corpus(tmp_path / "a.jsonl")).remark == (
+        "rows have instruction and output beside 'text', and are read as plain text, with the loss on all of it:"
+        " `rows=conversations` trains on the answers alone, `rows=text` says that the text is meant"
+    )
+    assert not with_rows(find_corpus(tmp_path / "a.jsonl"), "text").remark
+    assert not with_rows(find_corpus(tmp_path / "a.jsonl", ("text",)), has_field=True).remark
+    for others, kind in (
+        ({"chosen": "a", "rejected": "b"}, "preferences"),
+        ({"prompt": "a"}, ""),
+        ({"output": ""}, ""),
+    ):
+        remark = with_rows(find_corpus(write_jsonl(tmp_path / "e.jsonl", [{"text": "as it was", **others}]))).remark
+        assert (f"`rows={kind}` learns from the pairs" in remark) if kind else not remark
     chats(tmp_path / "b.jsonl", 3)
     assert with_rows(find_corpus(tmp_path / "b.jsonl")).rows == "conversations"
     assert with_rows(find_corpus(tmp_path / "b.jsonl", "body"), has_field=True).rows == "text"
@@ -155,10 +168,15 @@ def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path, cache: 
     write_jsonl(file, [*nothing, *({"prompt": f"{k}", "completion": f"red {k} why far {k}"} for k in range(40))])
     assert prepare(file, vocab=280).left_out == ("a.jsonl: 2 rows of it left out: line 1 has no answer to train on",)
     write_jsonl(file, nothing)
-    with pytest.raises(DataError, match=r"holds no answers to train on .*line 1 has no answer to train on"):
+    with pytest.raises(
+        DataError,
+        match=r"a.jsonl: 2 rows of it left out: line 1 has no answer to train on; nothing is left to train on$",
+    ):
         prepare(file, vocab=300)
     write_jsonl(file, silent)
-    with pytest.raises(DataError, match=r"holds no answers to train on \(1 file left out: a.jsonl: 3 rows of it left"):
+    with pytest.raises(
+        DataError, match=r"a.jsonl: 3 rows of it left out: line 1 has no answer to train on; nothing is left to"
+    ):
         prepare(file, vocab=300)
     assert len(list(cache.glob("a-*"))) == 2 and prepared.path in cache.glob("a-*")
 

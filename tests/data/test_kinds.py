@@ -137,9 +137,16 @@ def write(path: Path, content: bytes) -> Path:
         ("tiny.txt", b"hello", "vocabulary of 4,096 tokens is more than this corpus can give: it gives 26"),
         ("a.jsonl", b'{"text": "a"}\n{"body": 1}\n', r"line 2 has no text 'text'; it has body: see `field`"),
         ("b.jsonl", b'{"text": "a"}\nnonsense\n', "line 2 is not a JSON object"),
+        ("h.jsonl", b"[1,2]\n", "line 1 is not a JSON object: expected object, found array$"),
         ("c.jsonl", b'{"text": 5}\n', "line 1 has a number under 'text', expected text: see `field`"),
         ("e.jsonl", rb'{"text": "half a pair: \ud800"}', "line 1 is not a JSON object: it holds half a surrogate pair"),
         ("f.jsonl", b'{"text": "a"}\n{"text": ' + b"[" * 100_000, "f.jsonl: line 2 is nested too deeply"),
+        (
+            "p.jsonl",
+            b'{"prompt": "a"}\n',
+            r"p.jsonl: line 1 has prompt and no answer to train on: expected prompt and completion, or the name of a",
+        ),
+        ("q.csv", b"id,instruction,input\n1,a,b\n", "q.csv: there is instruction and no column of answers to train on"),
         ("g.jsonl", b'{"' + b"k" * 9000 + b'": 1}', "line 1 has no text 'text'; it has k{40}: see `field`"),
         (
             "d.jsonl.gz",

@@ -114,7 +114,7 @@ def test_what_cannot_be_trained_on_is_said_before_a_folder_is_made(
         (words(bad), f"corpus {bad}: line 161 has its roles out of order: message 1 is of the assistant, at the begin"),
         (
             words(silent),
-            "it holds no answers to train on (1 file left out: silent.jsonl: 1 row of it left out: line 1 h",
+            "silent.jsonl: 1 row of it left out: line 1 has no answer to train on; nothing is left to train on",
         ),
         (
             words(conversations, ctx=8),
@@ -126,6 +126,22 @@ def test_what_cannot_be_trained_on_is_said_before_a_folder_is_made(
         code, _, err = said(*arguments, "--steps", "2")
         assert code in (1, 2) and complaint in err and err.count("\n") == 1, err
     assert not list(root.glob("*"))
+
+
+def test_instructions_beside_a_text_are_told_of_and_chosen_by_a_flag(
+    printed: Printed, root: Path, tmp_path: Path
+) -> None:
+    """As the first Alpaca has them: the same words once more under `text`, laid out for a model without chats."""
+    asked = [(chat(k)[0]["content"], chat(k)[1]["content"]) for k in range(160)]
+    rows = [{"instruction": a, "input": "", "output": b, "text": f"### Instruction: {a} ### {b}"} for a, b in asked]
+    alpaca = write_jsonl(tmp_path / "alpaca.jsonl", rows)
+    told = "rows have instruction and output beside 'text', and are read as plain text, with the loss on all of it:"
+    out = " ".join(printed(*words(alpaca, "--steps", "1", "--run-id", "a", ctx=32)).split())
+    assert f"{told} --rows conversations trains on the answers alone, --rows text says that the text is meant" in out
+    assert told in " ".join(printed("data", "show", str(alpaca)).split())
+    for flags in (("--rows", "text"), ("--field", "text"), ("--rows", "conversations")):
+        assert "beside 'text'" not in printed(*words(alpaca, "--steps", "1", *flags, ctx=32))
+        assert "beside 'text'" not in printed("data", "show", str(alpaca), *flags)
 
 
 def test_answers_that_do_not_fit_are_told(printed: Printed, conversations: Path, root: Path) -> None:

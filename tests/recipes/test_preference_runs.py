@@ -205,7 +205,10 @@ def test_what_does_not_go_together_is_one_line_and_leaves_nothing(
         (command(base, broken), "broken.jsonl: line 1 is not a JSON object: Input data was truncated"),
         (command(base, tmp_path / "short.csv"), "short.csv: line 2 has 2 of 3 columns"),
         (command(base, tmp_path / "empty.jsonl"), "empty.jsonl: the file is empty"),
-        (command(base, same), "line 1 has the same answer as chosen and as rejected"),
+        (
+            command(base, same),
+            f"corpus {same}: 1 row of it left out: line 1 has the same answer as chosen and as rejected; noth",
+        ),
         (command(base, long), "pairs both answers begin within 96 tokens: choose a larger --ctx"),
         (
             ["train", "finetune", *command(base, preferences, loss=None)[2:]],

@@ -430,6 +430,26 @@ def test_pruned_weights_are_told_of_by_their_density(corpus: Path) -> None:
     assert run.metrics()["mask/blk.1.ffn_down.weight/density"].value.tolist()[0] == pytest.approx(2 / 3)
 
 
+def test_zeros_that_a_model_begins_with_are_no_mask_and_those_that_stay_are(corpus: Path) -> None:
+    shape: dict[str, Any] = {"preset": "vit-tiny-8", "d_model": 24, "n_layers": 1, "d_ff": 48, "batch": 32, "steps": 6}
+    run = linnet.train("vit-tiny", **shape, eval_every=0, inspect="grads@2", run_id="fresh")
+    assert len(run.inspection().looks["grads"]) == 4 and not events_of(run, "mask"), "its position table has zeros"
+
+    class Pruned(Callback):
+        """Sets some of a matrix to zero at once, as a file may have it, and gives it no gradient."""
+
+        def on_start(self) -> None:
+            weight = self.model.get_parameter("blocks.1.ffn_down.weight")
+            with torch.no_grad():
+                weight[:, ::3] = 0
+            in_use = (weight != 0).float()
+            weight.register_hook(lambda gradient: gradient * in_use)
+
+    run = train_job(small_job(corpus, inspect="grads@4", optimizer="adamw"), "pruned", callbacks=[Pruned()])
+    densities = [(event["step"], event["density"]) for event in events_of(run, "mask")]
+    assert densities == [(4, pytest.approx(2 / 3, rel=1e-5)), (8, pytest.approx(2 / 3, rel=1e-5))]
+
+
 @STACKED
 def test_drift_is_distance_and_angle_from_the_first_weights(stacked: bool) -> None:
     model = build(LLAMA)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import linnet
 from linnet.board.journal import Journal
 from linnet.train import Callback, StepMetrics
+from linnet.train.inspection.late_events import InspectedEvent
 from linnet.train.progress import Progress
 from linnet.train.run_warnings import RunWarnings, TrainingWarning
 from tests.conftest import losses
@@ -29,7 +32,7 @@ def watched(values: Iterator[dict[str, float]], told: tuple[str, ...] = ()) -> T
 
     def tell(step: int, one: TrainingWarning) -> None:
         found.append((step, one))
-        known.append(one.kind)
+        known.append(one.record)
 
     warnings = RunWarnings(tell, known)
     for step, one in enumerate(values, 1):
@@ -60,6 +63,21 @@ def test_a_loss_that_jumps_and_stays_is_told_of_once() -> None:
     ((step, found),) = watched({"loss": one} for one in losses)
     assert step == 203 and (found.kind, found.metric) == ("loss_spike", "loss")
     assert found.text.startswith("the loss has jumped to ") and "for 3 steps" in found.text and "`lr`" in found.text
+
+
+def test_each_further_jump_is_told_of_but_not_its_echo_and_not_for_ever() -> None:
+    losses = falling(1200)
+    for start in (200, 220, 500, 800):  # the second belongs to the first
+        losses[start : start + 6] = [one + 3 for one in losses[start : start + 6]]
+    found = watched({"loss": one} for one in losses)
+    assert [(step, one.record) for step, one in found] == [
+        (203, "loss_spike:step 203"), (503, "loss_spike:step 503"), (803, "loss_spike:step 803")
+    ]  # fmt: skip
+    losses = falling(3000)
+    for start in range(200, 3000, 200):
+        losses[start : start + 6] = [one + 3 for one in losses[start : start + 6]]
+    found = watched({"loss": one} for one in losses)
+    assert len(found) == 8 and found[-1][1].text.endswith(" (8 warnings of this kind; no more are told)")
 
 
 def test_one_batch_unlike_the_others_is_no_spike() -> None:
@@ -209,6 +227,97 @@ def test_a_warning_is_on_the_screen_and_a_resumed_run_does_not_say_it_again(
     run = linnet.resume("a", callbacks=[spoiled], progress=True)
     assert "warning" not in capsys.readouterr().out and len(warnings_of(run)) == 1
     assert len(losses("a")) == 8
+
+
+class Fading(Callback):
+    """Takes the gradient from one layer after the other, from these steps on."""
+
+    def __init__(self, **steps: int) -> None:
+        self._steps = {f"blocks.{name.removeprefix('layer_')}.": step for name, step in steps.items()}
+        self._step = 0
+
+    def on_start(self) -> None:
+        for name, parameter in self.model.named_parameters():
+            for prefix, step in self._steps.items():
+                if name.startswith(prefix):
+                    parameter.register_hook(partial(self._faded, step))
+
+    def _faded(self, first: int, gradient: Tensor) -> Tensor:
+        return gradient * (self._step + 1 < first)
+
+    def on_step(self, metrics: StepMetrics) -> None:
+        self._step = metrics.step
+
+
+def test_each_layer_that_dies_is_told_of_once_also_by_a_resumed_run(corpus: Path) -> None:
+    flags = {**FLAGS, "steps": 12, "inspect": "grads@2", "graph": "off"}
+    linnet.train(**flags, corpus=str(corpus), callbacks=[Fading(layer_0=4), Stop()])
+    run = linnet.resume("a", callbacks=[Fading(layer_0=0, layer_2=9)])
+    told = [(warning["step"], warning["text"].partition(":")[0]) for warning in warnings_of(run)]
+    assert told == [(4, "the gradient of layer 0 is 0"), (10, "the gradient of layer 2 is 0")]
+
+
+def grad(param: str, l2: float, nan_count: int = 0) -> InspectedEvent:
+    return InspectedEvent("grad", {"param": param, "shape": [4, 4], "l2": l2, "nan_count": nan_count})
+
+
+def looks(*events: list[InspectedEvent], known: tuple[str, ...] = ()) -> list[str]:
+    """What is told of looks with these events."""
+    texts: list[str] = []
+    records = list(known)
+
+    def tell(step: int, one: TrainingWarning) -> None:
+        texts.append(one.text)
+        records.append(one.record)
+
+    warnings = RunWarnings(tell, records)
+    for step, seen in enumerate(events, 2):
+        warnings.looked(step, seen)
+    return texts
+
+
+def model(**norms: float) -> list[InspectedEvent]:
+    """Six layers with these gradients (`_3=0.0`), else of 1."""
+    layers = [grad(f"blk.{k}.attn_q.weight", norms.get(f"_{k}", 1.0)) for k in range(6)]
+    return [*layers, grad("output.weight", norms.get("output", 1.0))]
+
+
+def test_what_goes_at_once_is_one_line_and_what_goes_later_another() -> None:
+    dead = model(_0=0, _1=0, _2=0, _4=0, output=0)
+    (text,) = looks(dead, dead)
+    assert text.startswith("the gradients of layers 0–2 and 4 and output.weight are 0: they learn nothing; are they")
+    first, second = looks(model(_1=0), model(_1=0, _3=0), model(_3=0))
+    assert first.startswith("the gradient of layer 1 is 0") and second.startswith("the gradient of layer 3 is 0")
+    assert looks(model(_1=0), known=("layer_gradient:layer 1|layer 2",)) == []
+    assert looks(model(_1=0), known=("layer_gradient",)) == [], "a state of before subjects were kept"
+
+
+def test_layers_unlike_the_others_are_named_together_by_what_became_of_them() -> None:
+    vanished, exploded = looks(model(_1=1e-7, _2=1e-9, _5=1e4), model(_1=1e-8, _5=1e5))
+    assert vanished == (
+        "the gradients of layers 1–2 have vanished: the norm that is furthest off is 1e-09, the median layer's 1"
+    )
+    assert exploded == "the gradient of layer 5 has exploded: its norm is 1e+04, the median layer's 1"
+
+
+def test_many_tensors_of_numbers_that_are_not_finite_are_one_short_line() -> None:
+    (text,) = looks([grad(f"blk.{k}.ffn_up.weight", math.nan, 16) for k in range(40)])
+    assert text == (
+        "the gradients of blk.0.ffn_up.weight, blk.1.ffn_up.weight, blk.2.ffn_up.weight, blk.3.ffn_up.weight and 36"
+        " more tensors have numbers that are not finite; lower `lr`"
+    )
+    ones = [[grad(f"blk.{k}.ffn_up.weight", math.nan, 16)] for k in range(40)]
+    texts = looks(*ones)
+    assert len(texts) == 8 and texts[-1].endswith("(8 warnings of this kind; no more are told)")
+
+
+def test_layers_with_dead_units_are_told_of_one_by_one() -> None:
+    def taps(*dead: float) -> list[InspectedEvent]:
+        return [InspectedEvent("tap", {"layer": k, "region": "ffn", "dead": x}) for k, x in enumerate(dead)]
+
+    first, second = looks(taps(0.3, 0.6, 0.1), taps(0.3, 0.6, 0.4))
+    assert first.startswith("60% of the feed-forward units of layer 1 do nothing for any token, and more than 25% of l")
+    assert "layer 0: the learning rate" in first and second.startswith("40% of the feed-forward units of layer 2 do")
 
 
 def test_a_gradient_that_is_not_finite_is_told_of_by_its_tensor(corpus: Path) -> None:

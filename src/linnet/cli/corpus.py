@@ -145,6 +145,8 @@ def _print(overview: Overview, vocabulary: Vocabulary | None, origin: str, lines
         print_facts({kind: f"{words.counted(files, 'file')}, {words.size(size)}"}, cut=True)
     for encoding, names in overview.encodings.items():
         print_facts({encoding: f"{words.counted(len(names), 'file')}: {', '.join(names[:_NAMED])}"}, cut=True)
+    if corpus.remark:
+        print(f"  {wrapped(words.flags(corpus.remark), max(20, text_width() - 3))}")
     for sample in overview.samples:
         _print_document(sample, unit, vocabulary, lines)
     if vocabulary is not None and overview.samples:
@@ -270,6 +272,7 @@ def _as_json(overview: Overview, vocabulary: Vocabulary | None, origin: str) -> 
             "named": list(overview.duplicate_names),
         },
         "left_out": list(map(words.flags, overview.left_out)),
+        "remark": words.flags(overview.corpus.remark),
         "tokenizer": None if vocabulary is None else {"vocab": vocabulary.rows, "origin": origin},
         "samples": [
             {

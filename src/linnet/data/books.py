@@ -12,6 +12,7 @@ from linnet.data.corpus_file import CorpusFile, FileError, ReadingReport
 from linnet.data.encoding import UTF8, decode, detect
 from linnet.data.markup import html_text
 from linnet.data.zipped import XmlReader, ZippedFile
+from linnet.errors import mismatch
 
 _HTML_TYPES = {"application/xhtml+xml", "text/html", "application/x-dtbook+xml"}
 
@@ -42,7 +43,7 @@ def notebook(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
     try:
         read = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"), type=_Notebook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(file.path, f"this is no Jupyter notebook: {str(error).replace('`', '')}") from None
+        raise FileError(file.path, f"this is no Jupyter notebook: {mismatch(error)}") from None
     cells = read.cells or [cell for sheet in read.worksheets for cell in sheet.cells]
     sources = (cell.source or cell.input for cell in cells)
     texts = ("".join(source).strip("\n") for source in sources)

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 
 from linnet.data.corpus_file import CorpusFile, ReadingReport
-from linnet.data.rows import JSON_KINDS, ROW_READERS
+from linnet.data.rows import ANSWERS, JSON_KINDS, QUESTIONS, ROW_READERS
 from linnet.gguf.chat_format import Message, Role
 
 MESSAGE_KEYS = ("messages", "conversations", "conversation")
-QUESTIONS, _ANSWERS = ("prompt", "instruction", "question"), ("completion", "response", "output", "answer")
 _MORE, _SYSTEM = ("input", "context"), ("system", "system_prompt")  # of a question; besides it
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(("user", "human"), "user"),
@@ -51,7 +50,7 @@ class Shape:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Shape | None:
         """The shape of a row by its keys; None where it holds no conversation. One that fits two is a RowError."""
-        questions, answers = ([key for key in keys if fields.get(key) is not None] for keys in (QUESTIONS, _ANSWERS))
+        questions, answers = ([key for key in keys if fields.get(key) is not None] for keys in (QUESTIONS, ANSWERS))
         shapes = [cls(messages=key) for key in MESSAGE_KEYS if isinstance(fields.get(key), list)]
         shapes += [cls(question=question, answer=answer) for question in questions for answer in answers]
         if len(shapes) > 1:
@@ -89,7 +88,7 @@ def lacks_values(fields: Mapping[str, Any]) -> bool:
     """Has a row the keys of a conversation, and null where that should be?"""
     if any(key in fields and fields[key] is None for key in MESSAGE_KEYS):
         return True
-    both = [[fields[key] for key in keys if key in fields] for keys in (QUESTIONS, _ANSWERS)]
+    both = [[fields[key] for key in keys if key in fields] for keys in (QUESTIONS, ANSWERS)]
     return all(both) and any(all(value is None for value in values) for values in both)
 
 
@@ -105,7 +104,7 @@ def _no_conversation(fields: Mapping[str, Any]) -> RowError:
         if (value := fields.get(key)) is not None:
             return RowError(f"has {JSON_KINDS.get(type(value), 'a text')} in {key}, expected a list of messages")
     if lacks_values(fields):
-        if any(fields.get(key) is not None for key in _ANSWERS):
+        if any(fields.get(key) is not None for key in ANSWERS):
             return RowError("has an answer, and null for its question")
         return NoAnswerError("has no answer to train on")
     keys = ", ".join(key[:40] for key in list(fields)[:_SHOWN_KEYS]) or "nothing"

@@ -57,6 +57,7 @@ class Corpus:
     strict: bool = True  # what cannot be read to its end is an error; in a folder it is left out
     remote: RemoteCorpus | None = None  # where its files are fetched from, when they are read
     rows: RowKind = "text"  # what its rows are; see `row_kinds`
+    remark: str = ""  # what its owner should know of that
 
     def complete(
         self, files: Iterable[CorpusFile] | None = None, progress: Callable[[str, int, int], None] | None = None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from linnet.data.errors import DataError, reason, require_memory
+from linnet.errors import error_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,7 +125,7 @@ def _open_npz(path: Path) -> Iterator[zipfile.ZipFile]:
         why = "it is a single array (.npy): save images and labels together with numpy.savez" if is_npy else str(error)
         raise DataError(f"{path}: cannot be read as .npz: {why}") from None
     except Exception as error:  # zipfile, its decoders and numpy's parser raise a dozen kinds for a damaged file
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error_text(error)
         raise DataError(f"{path}: cannot be read as .npz: {why or type(error).__name__}") from None
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from linnet.data.errors import DataError, printable, reason, require_memory
+from linnet.errors import error_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -231,7 +232,7 @@ def _decoded(path: Path, size: int, channels: int | None) -> NDArray[np.uint8]:
         raise DataError(f"{path}: not an image that can be read: its format is not known") from None
     except Exception as error:  # what a damaged file makes Pillow's many decoders stumble over is not to be listed
         why = error.strerror if isinstance(error, OSError) else None
-        why = why or str(error).replace(repr(str(path)), "the file").replace(str(path), "the file")
+        why = why or error_text(error).replace(repr(str(path)), "the file").replace(str(path), "the file")
         why = "there is not enough memory" if isinstance(error, MemoryError) else why
         raise DataError(f"{path}: not an image that can be read: {why or type(error).__name__}") from None
 

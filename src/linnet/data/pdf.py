@@ -20,6 +20,7 @@ from importlib.util import find_spec
 
 from linnet.data.corpus_file import CorpusFile, FileError, ReadingReport
 from linnet.data.errors import MissingPackageError
+from linnet.errors import error_text
 
 _LONGEST = 120.0  # seconds for a file
 _MEMORY = 4 << 30  # bytes for the process
@@ -120,7 +121,7 @@ def _extracted(content: bytes) -> tuple[str, str]:
     except MemoryError:
         return "", f"the PDF takes more than {_MEMORY >> 30} GiB to be read"
     except Exception as error:  # of every kind, by what a file holds
-        return "", f"this is no sound PDF: {type(error).__name__}: {str(error)[:200]}"
+        return "", f"this is no sound PDF: {type(error).__name__}: {error_text(error)[:200]}"
     text = "\n\n".join(page for page in pages if page)
     # Half a surrogate pair is no character, and comes from broken tables of letters.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

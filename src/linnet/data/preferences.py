@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from linnet.data.conversations import (
-    QUESTIONS,
     NoAnswerError,
     RowError,
     Shape,
@@ -23,7 +22,7 @@ from linnet.data.conversations import (
     messages_under,
 )
 from linnet.data.corpus_file import CorpusFile, ReadingReport
-from linnet.data.rows import ROW_READERS
+from linnet.data.rows import QUESTIONS, ROW_READERS
 from linnet.gguf.chat_format import Message, Role
 
 CHOSEN, REJECTED = "chosen", "rejected"

@@ -176,6 +176,8 @@ class Preparation:
         shutil.rmtree(self.folder / _KEPT, ignore_errors=True)
 
     def _nothing_to_train_on(self) -> DataError:
+        if len(self.corpus.files) == 1 and 0 in self.report.left_out:  # the reason first: there is one
+            return DataError(f"corpus {self.corpus.name}: {self.report.left_out[0]}; nothing is left to train on")
         content = "text" if self.chat_format is None else "answers"
         left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
         sentence = left_out_sentence([*self.corpus.left_out, *left_out])

@@ -42,6 +42,7 @@ class Prepared:
     - `encodings`: files that are in another encoding than UTF-8, by the encoding.
     - `dropped`: documents that were dropped because they are like others: `b.txt: equal to a.txt`.
     - `damage`: what was wrong with the folder that was found in the cache, where one was made anew; else empty.
+    - `remark_of_rows`: what its owner should know of what its rows were taken for.
     - `note`: what else its owner should know of how it was made.
     """
 
@@ -50,7 +51,7 @@ class Prepared:
         self.left_out: tuple[str, ...] = ()
         self.encodings: dict[str, list[str]] = {}
         self.dropped: tuple[str, ...] = ()
-        self.damage = self.note = ""
+        self.damage = self.note = self.remark_of_rows = ""
         try:
             self.record = msgspec.json.decode((path / RECORD).read_bytes(), type=Record)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -68,7 +69,13 @@ class Prepared:
     def remarks(self) -> tuple[str, ...]:
         """What its owner should know: sentences, none in the usual case."""
         damage = f"the prepared corpus in the cache was damaged and is made anew: {self.damage}" if self.damage else ""
-        sentences = [damage, self.note, left_out_sentence(self.left_out), encodings_sentence(self.encodings)]
+        sentences = [
+            damage,
+            self.note,
+            self.remark_of_rows,
+            left_out_sentence(self.left_out),
+            encodings_sentence(self.encodings),
+        ]
         if self.record.duplicates is not None:
             sentences.append(duplicates_sentence(self.record.duplicates, self.dropped))
         return tuple(sentence for sentence in sentences if sentence)
@@ -78,6 +85,7 @@ class Prepared:
         read = [f"{corpus.shown_name(number)}: {problem}" for number, problem in self.record.left_out]
         self.left_out = (*corpus.left_out, *read)
         self.encodings = corpus.encodings(self.record.encodings)
+        self.remark_of_rows = corpus.remark
         if self.record.duplicates is not None:
             self.dropped = tuple(corpus.duplicate_names(self.record.duplicates))
 

@@ -13,7 +13,7 @@ from linnet.data.conversations import RowError, Shape, has_other_messages, lacks
 from linnet.data.corpus import PYTHON, TEXT, Corpus, RowKind
 from linnet.data.corpus_file import CorpusFile, ReadingReport
 from linnet.data.errors import DataError
-from linnet.data.preferences import holds_preference
+from linnet.data.preferences import CHOSEN, REJECTED, holds_preference
 from linnet.data.rows import DEFAULT_FIELD, ROW_READERS, json_array_rows
 
 _HEAD = 1 << 16  # bytes of a JSON list in which its first object is looked for
@@ -25,9 +25,10 @@ def with_rows(source: Corpus, rows: RowKind | None = None, *, has_field: bool = 
         if rows not in (None, "text"):
             raise DataError(f"corpus {source.name}: it holds no rows, and `rows={rows}` needs some: JSONL, Parquet, …")
         return source
-    kind = rows or ("text" if has_field else _first_kind(source))
+    first = _first_row(source) if rows is None and not has_field else None
+    kind = rows or ("text" if first is None else kind_of(first))
     if kind == "text":
-        return source
+        return source if first is None else replace(source, remark=_other_kind_remark(first))
     files, left_out = [], list(source.left_out)
     for number, file in enumerate(source.files):
         read = _with_rows(file)
@@ -44,15 +45,16 @@ def with_rows(source: Corpus, rows: RowKind | None = None, *, has_field: bool = 
     return replace(source, files=tuple(files), left_out=tuple(left_out), rows=kind)
 
 
-def _first_kind(source: Corpus) -> RowKind:
+def _first_row(source: Corpus) -> dict[str, Any] | None:
+    """The first row of the first file that holds some."""
     for file in source.files:
         if (read := _with_rows(file)) is None:
             continue
         if read.kind != "jsonl" or read.compression is not None:
             source.complete([file])  # of plain JSONL in a store the beginning is here
         if (fields := _first_fields(read)) is not None:
-            return kind_of(fields)
-    return "text"
+            return fields
+    return None
 
 
 def kind_of(fields: Mapping[str, Any]) -> RowKind:
@@ -65,6 +67,26 @@ def kind_of(fields: Mapping[str, Any]) -> RowKind:
         is_conversation = Shape.of(fields) is not None or lacks_values(fields) or has_other_messages(fields)
         return "conversations" if is_conversation else "text"
     return "conversations"  # of two kinds: whoever reads it says so
+
+
+def _other_kind_remark(fields: Mapping[str, Any]) -> str:
+    """What is said of a row that is read as a text and holds a conversation or a pair as well, as Alpaca's do."""
+    if not isinstance(fields.get(DEFAULT_FIELD), str):
+        return ""
+    if all(fields.get(key) for key in (CHOSEN, REJECTED)):
+        keys, kind, learnt = f"{CHOSEN} and {REJECTED}", "preferences", "learns from the pairs"
+    else:
+        try:
+            shape = Shape.of(fields)
+        except RowError:
+            return ""
+        if shape is None:
+            return ""
+        keys, kind, learnt = str(shape), "conversations", "trains on the answers alone"
+    return (
+        f"rows have {keys} beside {DEFAULT_FIELD!r}, and are read as plain text, with the loss on all of it:"
+        f" `rows={kind}` {learnt}, `rows=text` says that the text is meant"
+    )
 
 
 def _with_rows(file: CorpusFile) -> CorpusFile | None:

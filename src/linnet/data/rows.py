@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,9 +16,11 @@ from linnet.data.compression import DamagedError, read_blocks
 from linnet.data.corpus_file import LARGEST, CorpusFile, FileError, ReadingReport
 from linnet.data.encoding import UTF8
 from linnet.data.errors import MissingPackageError
-from linnet.errors import mismatch
+from linnet.errors import error_text, mismatch
 
 DEFAULT_FIELD = "text"
+# Under which keys a question and its answer stand (`conversations.py`).
+QUESTIONS, ANSWERS = ("prompt", "instruction", "question"), ("completion", "response", "output", "answer")
 _LARGEST_FIELD = 1 << 26  # characters of a CSV field; Python's csv holds four bytes for each
 _DELIMITERS = ",;\t|"
 _LAST = "\0the end of the file\0"  # no text holds NULs
@@ -114,14 +116,34 @@ def _why_no_object(line: bytes, error: Exception) -> str:
         return "is nested too deeply to be read"
     if _LONE_SURROGATE.search(line):
         return "is not a JSON object: it holds half a surrogate pair (such as \\ud800), which is no character"
-    return f"is not a JSON object: {error}"
+    return f"is not a JSON object: {mismatch(error)}"
 
 
 def _why_no_text(record: dict[str, Any], field: str) -> str:
     if field in record:
         kind = JSON_KINDS[type(record[field])]
         return f"has {kind} under {field!r}, expected text: see `field`, or leave the line out"
+    if (question := _unanswered(record, field)) is not None:
+        return f"has {question} and no answer to train on: {_expected(question)}"
     return f"has no text {field!r}; it has {_names(list(record))}: see `field`"
+
+
+def _why_no_column(names: Sequence[str], field: str) -> str:
+    if (question := _unanswered(names, field)) is not None:
+        return f"there is {question} and no column of answers to train on: {_expected(question)}"
+    return f"there is no column {field!r}; it has {_names(names)}: see `field`"
+
+
+def _unanswered(names: Collection[str], field: str) -> str | None:
+    """The question among the names of a row that has no answer, and no text either."""
+    if field != DEFAULT_FIELD or any(name in names for name in ANSWERS):
+        return None
+    return next((name for name in QUESTIONS if name in names), None)
+
+
+def _expected(question: str) -> str:
+    answer = "output" if question == "instruction" else "answer" if question == "question" else "completion"
+    return f"expected {question} and {answer}, or the name of a text (`field`)"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -141,7 +163,7 @@ def separated_values(file: CorpusFile, report: ReadingReport) -> Iterator[str]:
         for number, record in records:
             if not width:
                 if field not in record:
-                    raise FileError(file.path, f"there is no column {field!r}; it has {_names(record)}: see `field`")
+                    raise FileError(file.path, _why_no_column(record, field))
                 column, width = record.index(field), len(record)
             elif len(record) > column:
                 if record[column]:
@@ -270,15 +292,15 @@ def _parquet_batches(file: CorpusFile, field: str | None = None) -> Iterator[Ite
         groups = [number for start, number in _group_starts(opened.metadata) if first <= start < last]
         names = opened.schema_arrow.names
         if field is not None and field not in names:
-            raise FileError(file.path, f"there is no column {field!r}; it has {_names(names)}: see `field`")
+            raise FileError(file.path, _why_no_column(names, field))
         yield opened.iter_batches(batch_size=256, row_groups=groups, columns=field and [field])
     except UnicodeDecodeError as error:
         column = "a column" if field is None else f"the column {field!r}"
-        raise FileError(file.path, f"{column} holds text that is not UTF-8: {error}") from None
+        raise FileError(file.path, f"{column} holds text that is not UTF-8: {error_text(error)}") from None
     except pyarrow.ArrowMemoryError:
         raise MemoryError from None
     except pyarrow.ArrowException as error:
-        raise FileError(file.path, f"this is not a sound Parquet file: {error}") from None
+        raise FileError(file.path, f"this is not a sound Parquet file: {error_text(error)}") from None
 
 
 def json_array_rows(file: CorpusFile, report: ReadingReport) -> Generator[Row, None, None]:

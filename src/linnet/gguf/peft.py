@@ -18,7 +18,7 @@ import numpy as np
 from linnet.architectures.description import Config
 from linnet.architectures.parameters import layout, modules
 from linnet.architectures.registry import ARCHITECTURES, describe, names_for
-from linnet.errors import UsageError
+from linnet.errors import UsageError, error_text
 from linnet.files import write_file
 from linnet.gguf.adapter import AdapterFile, Pair, stem_of, target_of, write_adapter
 from linnet.gguf.errors import GGUFError, quoted
@@ -126,7 +126,7 @@ def _settings(folder: Path) -> Mapping[str, Any]:
     try:
         settings = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError) as error:
-        raise GGUFError(f"cannot be read: {error}", CONFIG, path=folder) from None
+        raise GGUFError(f"cannot be read: {error_text(error)}", CONFIG, path=folder) from None
     if not isinstance(settings, dict) or settings.get("peft_type") != "LORA":
         kind = quoted(str(settings.get("peft_type"))) if isinstance(settings, dict) else "no object"
         raise GGUFError("not a LoRA adapter", f"{CONFIG}: peft_type", "'LORA'", kind, folder)
@@ -177,7 +177,7 @@ def _pairs(folder: Path, config: Config) -> dict[tuple[str, str], Pair]:
     try:
         stored = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError, ValueError, TypeError) as error:
-        raise GGUFError(f"cannot be read: {error}", WEIGHTS, path=folder) from None
+        raise GGUFError(f"cannot be read: {error_text(error)}", WEIGHTS, path=folder) from None
     described = describe(config)
     ours = {_their_module(described, tensor): tensor for tensor in _matrices(config)}
     halves: dict[str, dict[str, NDArray[np.float32]]] = {}

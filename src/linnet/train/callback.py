@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, error_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +146,7 @@ class Callbacks:
             try:
                 getattr(callback, method.__name__)(*args, **kwargs)
             except Exception as error:
-                last = (str(error).strip().splitlines() or [""])[-1]
+                last = (error_text(error).strip().splitlines() or [""])[-1]
                 words = f"{type(error).__name__}: {last}" if last else type(error).__name__
                 name = f"{type(callback).__name__}.{method.__name__}"
                 raise CallbackError(f"the callback {name} failed: {words}") from error

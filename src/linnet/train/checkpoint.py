@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from linnet import gguf
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, error_text
 from linnet.files import FileError, link_target, point_link, sha256_of, step_files, step_path, sweep
 from linnet.runs import EventStream, RunBundle
 from linnet.train import state
@@ -317,7 +317,9 @@ class Checkpointer:
             self._idle.release()
 
     def _fail(self, step: int, error: Exception) -> None:
-        failure = CheckpointError(f"checkpoint of step {step} was not written: {str(error) or type(error).__name__}")
+        failure = CheckpointError(
+            f"checkpoint of step {step} was not written: {error_text(error) or type(error).__name__}"
+        )
         log.warning("run %s: %s", self._run.run_id, failure)
         self.failure = error if isinstance(error, RankError) else failure
 
@@ -409,7 +411,9 @@ class SilentCheckpointer(Checkpointer):
 
     def _fail(self, step: int, error: Exception) -> None:
         # Nothing was to be written here. What ends the run is told by the loop, in one line and by one rank.
-        self.failure = error if isinstance(error, LinnetError) else RankError(f"{type(error).__name__}: {error}")
+        self.failure = (
+            error if isinstance(error, LinnetError) else RankError(f"{type(error).__name__}: {error_text(error)}")
+        )
 
     def _write(self, snapshot: Snapshot) -> None:
         assert snapshot.stream is not None

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from linnet import gguf
-from linnet.errors import is_out_of_memory
+from linnet.errors import error_text, is_out_of_memory
 from linnet.files import step_path
 from linnet.runs import Session
 from linnet.train.callback import Callback, Callbacks, TrainingContext
@@ -123,7 +123,7 @@ class Loop:
         except RuntimeError as problem:
             if not is_out_of_memory(problem):
                 raise
-            first_line = str(problem).splitlines()[0][:160]
+            first_line = error_text(problem).splitlines()[0][:160]
             error = f"out of memory: lower {self._data.memory_settings}; {first_line}"
         finally:
             if self._profile is not None:
@@ -431,7 +431,7 @@ class Loop:
 
     def _warn(self, step: int, found: TrainingWarning) -> None:
         """Tell what has come up: once, in the run and to callbacks."""
-        self.progress.warned.append(found.kind)
+        self.progress.warned.append(found.record)
         self._run.note(found.text, step=step, level="warning", metric=found.metric)
         self._callbacks.call(Callback.on_warning, step, found.text)
 

@@ -30,7 +30,7 @@ class Progress:
     not_better: int = 0  # evaluations since then
     last_evaluation: float | None = None  # the held-out loss by which it was compared
     evaluated_at: int | None = None
-    warned: list[str] = field(default_factory=list)  # of what the run has told (`run_warnings.Warned`)
+    warned: list[str] = field(default_factory=list)  # what the run has told of (`TrainingWarning.record`)
 
     def facts(self, seconds: float) -> dict[str, Any]:
         """The progress as a checkpoint's state keeps it, after so many `seconds`; the checkpointer adds the `best`."""

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import torch.distributed as dist
 
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, error_text
 from linnet.runs import Session
 from linnet.runs.straggler import slowdowns
 from linnet.runs.system import GpuProbe
@@ -287,7 +287,7 @@ def watched(ranks: Ranks, run: Session, data: RunData, settings: TrainSettings) 
         except RankError:
             raise
         except BaseException as problem:
-            first_line = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+            first_line = (error_text(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
             kind = "" if isinstance(problem, LinnetError) else f"{type(problem).__name__}: "
             monitor.tell_failure(f"{kind}{first_line}")
             raise

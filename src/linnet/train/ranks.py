@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from linnet.errors import LinnetError, UsageError
+from linnet.errors import LinnetError, UsageError, error_text
 from linnet.train.ordered_sum import OrderedSum, all_gather
 from linnet.train.process import Placement, leave_at_end, placement
 from linnet.train.wait_clock import WaitClock
@@ -303,7 +303,7 @@ def join(device: str = "auto", minutes: float | None = None) -> Ranks:
             device_id=torch.device("cuda", torch.cuda.current_device()) if own_gpu else None,
         )
     except (dist.DistError, ValueError, RuntimeError) as problem:
-        raise LinnetError(_join_error(placed, str(problem))) from None
+        raise LinnetError(_join_error(placed, error_text(problem))) from None
     leave_at_end(_destroy_group)
     return Ranks(placed)
 
@@ -361,13 +361,13 @@ def _group_of_hosts() -> dist.ProcessGroup | None:
 
 def _sentence(error: Exception) -> str:
     """An error in one line; of a fault of the program its kind too."""
-    text = (str(error).strip().splitlines() or [""])[0]
+    text = (error_text(error).strip().splitlines() or [""])[0]
     return text if isinstance(error, LinnetError) else f"{type(error).__name__}: {text}"
 
 
 def _plain_problem(problem: Exception) -> str:
     """What a collective failed of, without the place in C++ where that was noticed and guesses at the cause."""
-    first_line = (str(problem).strip().splitlines() or [""])[0]
+    first_line = (error_text(problem).strip().splitlines() or [""])[0]
     plain = re.sub(r"^(\[\S*/\S*\] )+", "", first_line).partition(" This is typically")[0]
     return plain[:160].strip(" .,") or type(problem).__name__
 

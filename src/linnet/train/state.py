@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from linnet.errors import LinnetError
+from linnet.errors import LinnetError, error_text
 from linnet.files import STATE_SUFFIX, StagedFile, step_files, step_path
 from linnet.runs.folder import STATE, WEIGHTS
 from linnet.train.moment_stream import StreamedTensor
@@ -136,7 +136,7 @@ def load(path: Path, *, verify: bool = True) -> State:
         written = metadata["linnet"]
         facts = json.loads(written)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise StateError(f"{path} cannot be read as the state of a run: {error}") from error
+        raise StateError(f"{path} cannot be read as the state of a run: {error_text(error)}") from error
     if not isinstance(facts, dict):
         raise StateError(f"{path} cannot be read as the state of a run: its facts are no object")
     digest = metadata.get("sha256", "")  # older states have none

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from linnet.errors import is_out_of_memory
+from linnet.errors import error_text, is_out_of_memory
 from linnet.runs import Session
 from linnet.train.hardware import Hardware
 from linnet.train.inspection.captured_look import captured_looks
@@ -145,6 +145,6 @@ class Inspector:
                 why = "there is too little memory for it"
                 torch.cuda.empty_cache() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
             else:
-                why = f"{type(error).__name__}: {error}"
+                why = f"{type(error).__name__}: {error_text(error)}"
             log.warning("run %s: no %s are inspected from step %d on (%s)", self._run.run_id, group, step, why)
             self._run.note(f"no {group} are inspected from step {step} on: {why}", step=step, level="warning")

@@ -100,10 +100,17 @@ class LateEvents:
                     value = float(f"{numbers[at]:.6g}")
                     at += 1
                 fields[name] = value
-            if fields.get("freq") == 0 or fields.get("density", 0) > _DENSE:  # nothing to tell of
+            if fields.get("freq") == 0 or self._is_whole(fields):  # nothing to tell of
                 continue
             if fields:
                 yield InspectedEvent(row.kind, fields)
+
+    def _is_whole(self, fields: Mapping[str, Any]) -> bool:
+        """Was nothing pruned of a matrix? Before the first update its zeros are what it began with, as some tables do.
+
+        With a gradient these move at once; what is 0 later was set to it, or is kept there.
+        """
+        return "density" in fields and (self.step == 1 or fields["density"] > _DENSE)
 
 
 def write(run: Session, step: int, events: Sequence[InspectedEvent]) -> None:
