@@ -65,7 +65,8 @@ def test_the_line_of_a_fork_begins_with_its_ancestors(family: Path) -> None:
     curve = inherited_curves(Run.load(family / "lower"))["loss"]
     assert curve.step.tolist() == list(range(1, 16))
     assert curve.mean.tolist() == [100.0 - step + (0.5 if step > 10 else 0.0) for step in range(1, 16)]
-    assert [(one.run.id, one.until) for one in ancestors(Run.load(family / "lower"))] == [("low", 15), ("base", 10)]
+    line = [(one.run.id, one.after, one.until) for one in ancestors(Run.load(family / "lower"))]
+    assert line == [("low", 10, 15), ("base", -1, 10)]
     assert ancestors(Run.load(family / "orphan")) == [] and inherited_curves(Run.load(family / "base")) == {}
 
 

@@ -16,16 +16,14 @@ _MOST_POINTS = 4096  # of a metric: more than a screen has columns
 
 def inherited_curves(run: Run) -> dict[str, Curve]:
     """By metric, one line over all ancestors that are still there; the machine's figures are no part of it."""
-    line = ancestors(run)
-    begins = [*(ancestor.until for ancestor in line[1:]), -1][: len(line)]
     parts: dict[str, list[tuple[Floats, Floats]]] = {}
-    for ancestor, begin in reversed(list(zip(line, begins, strict=True))):
+    for ancestor in reversed(ancestors(run)):
         try:
             metrics = ancestor.run.metrics()
             for name in metrics:
                 if name.startswith("sys/") or (series := metrics.get(name)) is None:
                     continue
-                own = (series.step > begin) & (series.step <= ancestor.until)
+                own = (series.step > ancestor.after) & (series.step <= ancestor.until)
                 parts.setdefault(name, []).append((series.step[own].astype(np.float64), series.value[own]))
             metrics.close()
         except (LinnetError, OSError):  # its stream cannot be read: the line has a gap

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from linnet.errors import LinnetError
@@ -68,10 +69,15 @@ def _descends(run_id: str, ancestor: str, known: dict[str, RunSummary]) -> bool:
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A run that another one came from, and the last of its steps that belong to that one too."""
+    """A run that another one came from.
+
+    - `until`: the last of its steps that belong to that one too.
+    - `after`: the last step that belongs to the run that it came from itself.
+    """
 
     run: Run
     until: int
+    after: int = -1
 
 
 def ancestors(run: Run) -> list[Ancestor]:
@@ -89,7 +95,7 @@ def ancestors(run: Run) -> list[Ancestor]:
             break
         visited.add(parent)
         chain.append(Ancestor(at, until))
-    return chain
+    return [*(replace(ancestor, after=older.until) for ancestor, older in pairwise(chain)), *chain[-1:]]
 
 
 def origin_of(run_id: str | None, step: int | None) -> str | None:

@@ -54,8 +54,8 @@ class OpenedReport:
     def run(self, run_id: str) -> dict[str, Any]:
         return next(run for run in self.contents["runs"] if run["id"] == run_id)
 
-    def series(self, run_id: str, key: str, superseded: bool = False) -> dict[str, Any]:
-        series = self.run(run_id)["series"]
+    def series(self, run_id: str, key: str, superseded: bool = False, inherited: str | None = None) -> dict[str, Any]:
+        series = [one for one in self.run(run_id)["series"] if one["inherited"] == inherited]
         return next(one for one in series if one["key"] == key and one["superseded"] == superseded)
 
     def column(self, number: int) -> NDArray[Any]:

@@ -137,6 +137,21 @@ def test_what_a_resume_replaced_is_held_beside(root: Path) -> None:
     assert report.series("resumed", "loss")["total"] == 70
 
 
+def test_a_fork_has_its_parents_line_though_that_is_not_in_the_report(root: Path) -> None:
+    long_run(root / "base")
+    write(root / "fork", steps(200, first=6_001), parent="base", parent_step=6_000)
+    report = OpenedReport(make(root, "fork").content)
+    assert [run["id"] for run in report.contents["runs"]] == ["fork"]
+    held = report.series("fork", "loss", inherited="base")
+    assert (held["total"], held["axes"]["step"]["span"]) == (6_000, [1.0, 6_000.0])
+    with client_of(root) as client:
+        entry, columns = api_series(client, "runs=fork&keys=loss&inherited=1&from=1&to=6000&points=2000")
+    assert entry["inherited"] == "base"
+    for name in ("low", "high", "mean"):
+        assert report.column(held["grid"][name]).tobytes() == columns[name].tobytes()
+    assert report.series("fork", "loss")["total"] == 200
+
+
 def test_a_damaged_run_is_reported_as_far_as_it_can_be_read(root: Path) -> None:
     folder = write(root / "damaged", steps(50), **ABOUT)
     append(

@@ -73,6 +73,24 @@ def test_a_drag_zooms_with_finer_series_and_back_goes_back(page: Page, served: s
     expect(surface).to_have_attribute("data-drawn-x", "all")
 
 
+def test_the_chart_of_a_fork_begins_with_its_parents_line(page: Page, served: str, root: Path) -> None:
+    values = {"loss": lambda step: 2 + 6 / step, "lr": lambda step: step / 1000}
+    write(root / "base", steps(1000, **values))
+    write(root / "fork", steps(300, first=601, **values), parent="base", parent_step=600)
+    look(page, served, "#/charts?runs=fork&smooth=0")
+    place, tip = box(page), page.locator("[data-key=loss] .chart-tip")
+    page.mouse.move(place["x"] + place["width"] / 3, place["y"] + place["height"] / 2)
+    expect(tip).to_contain_text("fork · from base")
+    expect(tip).to_contain_text(re.compile(r"step (29|30)\d"))
+    page.mouse.move(place["x"] + place["width"] * 0.8, place["y"] + place["height"] / 2)
+    expect(tip).to_contain_text("fork")
+    expect(tip).not_to_contain_text("from base")
+    look(page, served, "#/charts?runs=base,fork&smooth=0")
+    page.mouse.move(place["x"] + place["width"] / 4, place["y"] + place["height"] / 2)
+    expect(tip).to_contain_text("base")
+    expect(tip).not_to_contain_text("fork")
+
+
 def test_one_cursor_goes_through_all_charts_with_exact_values(page: Page, served: str, runs: Path) -> None:
     look(page, served)
     place = box(page)

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from linnet.board.report.page import TEMPLATE
 from linnet.board.report.page import Page as Template
 from linnet.runs import start
-from tests.board.conftest import ABOUT, append, training, write
+from tests.board.conftest import ABOUT, append, steps, training, write
 from tests.board.report.reports import make
 from tests.board.report.test_report import HOSTILE, long_run
 
@@ -109,6 +109,19 @@ def test_the_last_rows_of_a_long_run_have_their_exact_values_in_a_report(offline
     value = 2 + 5 * math.exp(-8999 / 900) + 0.1 * math.sin(8999 * 12.9898)
     expect(tip).to_contain_text(f"{value:.4g}")
     expect(offline.locator("footer")).not_to_contain_text("finer than this report holds")
+
+
+def test_a_fork_has_its_parents_line_in_a_report(offline: Page, root: Path) -> None:
+    long_run(root / "base")
+    write(root / "fork", steps(4000, first=6_001), parent="base", parent_step=6_000)
+    path = root.parent / "report.html"
+    path.write_bytes(make(root, "fork", page=Template()).content)
+    offline.goto(f"file://{path}#/charts?smooth=0")
+    offline.wait_for_selector(f"[data-key=loss] {DRAWN}")
+    box = offline.locator("[data-key=loss] .chart-surface").bounding_box()
+    assert box is not None
+    offline.mouse.move(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2)
+    expect(offline.locator("[data-key=loss] .chart-tip")).to_contain_text("fork · from base")
 
 
 @pytest.mark.parametrize("axis", ["tokens", "epoch", "wall-time", "relative-time"])

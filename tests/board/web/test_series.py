@@ -129,6 +129,67 @@ def test_the_line_of_a_baseline_lies_on_the_grid_of_the_run_beside_it(root: Path
     assert [len(below["x"]), len(own["x"])] == [41, 40], "and a row to draw the line on to"
 
 
+def _forked(root: Path) -> None:
+    """A run of 4,000 steps with a spike, a fork of its step 3,000, and a fork of that one's step 3,500."""
+    write(root / "base", steps(4000, loss=lambda step: 9.0 if step == 1777 else 2 + 6 / step if step <= 3000 else 1.0))
+    write(root / "fork", steps(1000, first=3001), parent="base", parent_step=3000)
+    write(root / "again", steps(100, first=3501), parent="fork", parent_step=3500)
+
+
+def test_a_fork_has_the_line_of_its_parent_up_to_where_it_began(root: Path, series: Series) -> None:
+    _forked(root)
+    assert [line["run"] for line in series(runs="fork", keys="loss", points=100)] == ["fork"], "unless asked for"
+    before, own = series(runs="fork", keys="loss", points=8000, inherited=1)
+    assert (before["run"], before["inherited"], own["inherited"]) == ("fork", "base", None)
+    assert before["x"].tolist() == list(range(1, 3001)) and before["value"].min() > 1.0
+    assert own["x"].tolist() == list(range(3001, 4001))
+    assert before["last"] == [3000.0, 2 + 6 / 3000]
+    assert (before["position"], before["total"], before["best"], before["marks"]) == (3000, 3000, None, [])
+
+
+def test_of_a_fork_of_a_fork_each_ancestor_has_its_part(root: Path, series: Series) -> None:
+    _forked(root)
+    lines = {line["inherited"]: line for line in series(runs="again", keys="loss", points=8000, inherited=1)}
+    assert {name: (line["x"][0], line["x"][-1]) for name, line in lines.items()} == {
+        "fork": (3001, 3500),
+        "base": (1, 3000),
+        None: (3501, 3600),
+    }
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.1])
+def test_the_line_that_a_fork_inherits_is_the_ancestors_at_every_width(
+    root: Path, series: Series, alpha: float
+) -> None:
+    _forked(root)
+    question = {"keys": "loss", "points": 150, "begin": 1, "end": 3600, "alpha": alpha}
+    lines = {line["inherited"]: line for line in series(runs="again", inherited=1, **question)}
+    (base,) = series(runs="base", **question)
+    (fork,) = series(runs="fork", **question)
+    for name in ("low", "high", "mean", "smooth") if alpha < 1 else ("low", "high", "mean"):
+        np.testing.assert_array_equal(lines["base"][name][:124], base[name][:124])
+        assert np.isnan(lines["base"][name][126:]).all()
+        np.testing.assert_array_equal(lines["fork"][name][126:145], fork[name][126:145])
+    assert np.count_nonzero(lines["base"]["high"] == 9.0) == 1
+
+
+def test_a_fork_whose_parent_is_gone_or_leads_out_has_its_own_line(root: Path, series: Series, tmp_path: Path) -> None:
+    _forked(root)
+    (root / "base").rename(tmp_path / "elsewhere")
+    assert [line["inherited"] for line in series(runs="fork", keys="loss", inherited=1)] == [None]
+    (root / "base").symlink_to(tmp_path / "elsewhere")
+    assert [line["inherited"] for line in series(runs="fork", keys="loss", inherited=1)] == [None]
+
+
+def test_where_no_fork_counts_on_and_of_the_machine_nothing_is_inherited(root: Path, series: Series) -> None:
+    write(root / "base", training(), **ABOUT)
+    write(root / "fork", training()[200:], **ABOUT, parent="base", parent_step=100)
+    for axis in AXES:
+        lines = series(runs="fork", keys=["loss", "sys/cpu/percent"], axis=axis, inherited=1)
+        assert any(line["key"].startswith("sys/") for line in lines)
+        assert [line["key"] for line in lines if line["inherited"]] == (["loss"] if axis == "step" else [])
+
+
 def test_nan_and_infinity_break_the_line_and_are_marked(root: Path, series: Series) -> None:
     nan = {"kind": "step", "t": 300.5, "step": 301, "loss": None, "nonfinite": {"loss": "nan"}}
     inf = {"kind": "step", "t": 302.5, "step": 302, "loss": None, "nonfinite": {"loss": "inf"}}

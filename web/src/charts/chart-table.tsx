@@ -11,7 +11,7 @@ const EVERY = 2000; // milliseconds, while rows arrive
 
 /** The chart as a table: the last and best value of each line. `seen`: not for ears alone; then values along the axis too. */
 export function ChartTable({ model, title, seen }: { model: ChartModel; title: string; seen: boolean }) {
-  const lines = useThrottled(model.lines, EVERY);
+  const lines = useThrottled(model.lines, EVERY).filter(({ trace }) => trace.borrowed < trace.length);
   if (!lines.length) return null;
   return (
     <div class={seen ? "chart-table" : "unseen"}>
@@ -70,7 +70,7 @@ function SeenRows({ model, lines }: RowsProps) {
 }
 
 function nameOf({ trace }: StyledTrace): string {
-  return `${trace.run} ${trace.key} ${trace.superseded}`;
+  return `${trace.run} ${trace.key} ${trace.superseded} ${trace.inherited}`;
 }
 
 function Head({ columns }: { columns: readonly string[] }) {

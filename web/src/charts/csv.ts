@@ -11,7 +11,7 @@ export function csvOf(styled: readonly StyledTrace[], axis: Axis, x: Range): str
   const lines = [["run", "metric", axis.replace(" ", "_"), "value", "low", "high", "smoothed"].join(",")];
   for (const { trace } of styled) {
     const name = `${field(trace.run)},${field(trace.key)}`;
-    for (let row = trace.lowerBound(x.min); row < trace.length; row++) {
+    for (let row = trace.lowerBound(x.min); row < trace.length - trace.borrowed; row++) {
       const rowX = trace.x[row] ?? Number.NaN;
       if (rowX > x.max) break;
       const figures = [trace.mean[row], trace.low[row], trace.high[row], trace.smooth?.[row]];

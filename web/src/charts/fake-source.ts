@@ -16,6 +16,8 @@ export interface MadeRun {
   id: string;
   row?: Partial<RunRow>;
   settings?: Record<string, unknown>;
+  /** The run that it was forked from, and at which x. */
+  from?: { run: string; at: number };
   series: Record<string, MadeSeries>;
 }
 
@@ -78,8 +80,10 @@ export class FakeSource implements Partial<Source> {
     for (const { run, key, made } of query.superseded ? [...all] : []) {
       if (made.superseded) all.push({ run, key, made: { ...made, ...made.superseded }, superseded: true });
     }
-    const from = query.from ?? Math.min(...all.map(({ made }) => made.x[0] ?? 0));
-    const to = query.to ?? Math.max(...all.map(({ made }) => made.x.at(-1) ?? 0)) + 1;
+    const inherited = query.inherited ? wanted.flatMap((fork) => this.#inherited(fork, query.keys)) : [];
+    const spans = [...inherited, ...all];
+    const from = query.from ?? Math.min(...spans.map(({ made }) => made.x[0] ?? 0));
+    const to = query.to ?? Math.max(...spans.map(({ made }) => made.x.at(-1) ?? 0)) + 1;
     const grid = { from, to, points: query.points };
     for (const { id, series } of this.made.filter((run) => query.beside?.includes(run.id))) {
       for (const key of query.keys) if (series[key]) all.push({ run: id, key, made: series[key], superseded: false });
@@ -90,7 +94,32 @@ export class FakeSource implements Partial<Source> {
       key,
       superseded,
     }));
-    return { axis: query.axis, ...grid, dx: (to - from) / query.points, series };
+    const before = inherited.map(({ run, key, made, origin }) => ({
+      ...reduced(made, grid, query.alpha ?? 1),
+      run,
+      key,
+      inherited: origin,
+      best: null,
+    }));
+    return { axis: query.axis, ...grid, dx: (to - from) / query.points, series: [...before, ...series] };
+  }
+
+  /** The rows of the runs that another was forked from, up to where it began. */
+  #inherited(
+    { id, from }: MadeRun,
+    keys: readonly string[],
+  ): { run: string; key: string; made: MadeSeries; origin: string }[] {
+    const parent = this.made.find((run) => run.id === from?.run);
+    if (!parent || !from) return [];
+    const older = this.#inherited(parent, keys).map((part) => ({ ...part, run: id }));
+    const own = keys.flatMap((key) => {
+      const made = parent.series[key];
+      if (!made) return [];
+      const end = made.x.findLastIndex((x) => x <= from.at) + 1;
+      const part = { ...made, x: made.x.slice(0, end), value: made.value.slice(0, end) };
+      return [{ run: id, key, made: part, origin: from.run }];
+    });
+    return [...older, ...own];
   }
 
   changes(query: () => ChangesQuery, listener: ChangesListener): () => void {
@@ -182,6 +211,7 @@ function reduced(made: MadeSeries, grid: { from: number; to: number; points: num
     key: "",
     goal,
     superseded: false,
+    inherited: null,
     exact,
     rows: exact ? rows.length : grid.points,
     total: rows.length,

@@ -9,6 +9,7 @@ import type { SeriesAnswer } from "../data/series";
 import type { SeriesQuery, Source } from "../data/source";
 import type { Axis, SeriesChange } from "../data/types";
 import { asNumber } from "../words";
+import { withJoints } from "./inherited";
 import { type Grid, Trace } from "./trace";
 
 /** What a chart wants. `range` null: all of it. */
@@ -139,6 +140,7 @@ export class SeriesFeed {
     const query: SeriesQuery = { runs, keys, axis, points };
     if (alpha < 1) query.alpha = alpha;
     if (superseded) query.superseded = true;
+    if (axis === "step") query.inherited = true; // elsewhere a fork does not count on
     if (beside.length) query.beside = beside;
     if (range) {
       query.from = range.min;
@@ -208,7 +210,7 @@ export class SeriesFeed {
       axes.add(follower.axis);
       for (const key of follower.keys()) keys.add(key);
       for (const trace of follower.traces()) {
-        if (!this.#isLive(trace.run) || trace.superseded) continue;
+        if (!this.#isLive(trace.run) || !trace.grows) continue;
         runs.add(trace.run);
         const name = `${trace.run}\n${trace.key}`;
         positions.set(name, Math.min(trace.position, positions.get(name) ?? Number.POSITIVE_INFINITY));
@@ -220,7 +222,7 @@ export class SeriesFeed {
 }
 
 function isOf(change: SeriesChange, trace: Trace): boolean {
-  return trace.run === change.run && trace.key === change.key && !trace.superseded;
+  return trace.run === change.run && trace.key === change.key && trace.grows;
 }
 
 /** Adds the rows of a change that a trace does not have yet; false where some before them are missing. */
@@ -245,6 +247,11 @@ function groupedBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<stri
   return groups;
 }
 
+/** What a fork inherits lies below its own line. */
+function below(trace: Trace): number {
+  return trace.inherited === null ? 1 : 0;
+}
+
 function traceSet(answer: SeriesAnswer, demand: Demand): TraceSet {
   const grid: Grid = { from: answer.from, to: answer.to, points: answer.points };
   const keys = new Set(demand.keys);
@@ -252,6 +259,6 @@ function traceSet(answer: SeriesAnswer, demand: Demand): TraceSet {
   const traces = answer.series
     .filter((series) => keys.has(series.key))
     .map((series) => new Trace(series, grid, demand.alpha))
-    .sort((a, b) => (order.get(a.run) ?? 0) - (order.get(b.run) ?? 0));
-  return { demand, grid, traces };
+    .sort((a, b) => (order.get(a.run) ?? 0) - (order.get(b.run) ?? 0) || below(a) - below(b));
+  return { demand, grid, traces: withJoints(traces, demand.runs) };
 }

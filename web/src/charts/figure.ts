@@ -5,6 +5,7 @@ import type { Ink, StyledTrace } from "./paint";
 import type { PlotContent } from "./plot";
 import type { Range } from "./range";
 import { type Scale, type Tick, ticks } from "./scale";
+import { namedLines } from "./styling";
 
 /** What a picture shows: what is in sight on the screen. */
 export interface Picture {
@@ -44,7 +45,7 @@ const LETTER = 6.3; // pixels of a letter, on average
 
 /** Lays out a picture of a size in pixels. */
 export function layOut(picture: Picture, width = 960, height = 520): Figure {
-  const legend = legendRows(picture.styled, width - 48);
+  const legend = legendRows(namedLines(picture.styled), width - 48);
   const box: Box = { left: 58, top: 44, width: width - 58 - 22, height: height - 44 - 46 - legend.length * LINE };
   const mapping = new Mapping(picture.x, picture.y, box);
   const xTicks = ticks(picture.x, Math.round(box.width / 110));

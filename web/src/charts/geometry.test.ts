@@ -46,6 +46,7 @@ function reduced(rows: number, points: number, spikes: number[]): Trace {
     key: "loss",
     goal: "min",
     superseded: false,
+    inherited: null,
     exact: false,
     rows: points,
     total: rows,

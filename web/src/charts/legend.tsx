@@ -3,6 +3,7 @@ import { number } from "../words";
 import { cursor, highlighted } from "./cursor";
 import type { ChartModel } from "./model";
 import { readingsAt } from "./readings";
+import { namedLines } from "./styling";
 import { lineSummaries } from "./summary";
 import { useThrottled } from "./throttled";
 import "./legend.css";
@@ -20,7 +21,7 @@ export function Legend({ model, full = false }: { model: ChartModel; full?: bool
           cursor.x === null || cursor.axis !== model.axis ? null : readingsAt(model.lines.peek(), cursor.x, 0);
         const list = values.current;
         if (!list) return;
-        for (const [at, styled] of model.lines.peek().entries()) {
+        for (const [at, styled] of namedLines(model.lines.peek()).entries()) {
           const cell = list.children[at]?.querySelector<HTMLElement>(".legend-value");
           if (!cell) continue;
           const reading = readings?.find((one) => one.styled === styled);
@@ -29,10 +30,11 @@ export function Legend({ model, full = false }: { model: ChartModel; full?: bool
       }),
     [model],
   );
-  if (!lines.length) return null;
+  const named = namedLines(lines);
+  if (!named.length) return null;
   return (
     <ul class={full ? "legend full" : "legend"} ref={values}>
-      {lineSummaries(lines, model.axis).map(({ styled, last, best, bestAt }) => {
+      {lineSummaries(named, model.axis).map(({ styled, last, best, bestAt }) => {
         const { trace, colour, dashed, label } = styled;
         return (
           <li

@@ -31,6 +31,8 @@ export interface Ink {
 
 export const LINE_WIDTH = 1.7; // CSS pixels, as all that follow
 export const DASH: readonly number[] = [5, 3];
+export const FAINT = 0.55; // what a resume replaced, and what a fork inherits
+export const FAINT_WIDTH = 1.2;
 const SUPERSEDED_DASH: readonly number[] = [1.5, 3];
 const ROWS_BEYOND = 3;
 const MANY = 12; // beyond so many traces lines are thinner and bands fainter
@@ -79,8 +81,8 @@ export function paintTrace(
     spikePath(context, trace, mapping);
     context.stroke();
   }
-  context.globalAlpha = trace.superseded ? 0.55 : 1;
-  paintLine(context, styled, mapping, ratio, trace.superseded ? 1.2 : lineWidth(traces), first, end);
+  context.globalAlpha = trace.grows ? 1 : FAINT;
+  paintLine(context, styled, mapping, ratio, trace.grows ? lineWidth(traces) : FAINT_WIDTH, first, end);
   context.globalAlpha = 1;
 }
 
@@ -125,7 +127,7 @@ function paintLine(
     linePath(context, trace, trace.line, mapping, first, end);
     context.stroke();
   };
-  if (!dashed && !trace.superseded && wide > 1 && wide <= WIDEST_OF_HAIRLINES && across < rows * DENSE) {
+  if (!dashed && trace.grows && wide > 1 && wide <= WIDEST_OF_HAIRLINES && across < rows * DENSE) {
     const beside = (wide - 1) / 2;
     context.lineWidth = 1;
     for (const [x, y] of [

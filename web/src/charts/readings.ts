@@ -31,7 +31,7 @@ export function readingsAt(styled: readonly StyledTrace[], x: number, reach: num
     const near = Math.max(reach, trace.columnWidth);
     if (x < first - near || x > last + near) continue;
     const row = trace.nearest(x);
-    if (row < 0) continue;
+    if (row < 0 || row >= trace.length - trace.borrowed) continue;
     const low = trace.low[row] ?? Number.NaN;
     const high = trace.high[row] ?? Number.NaN;
     readings.push({

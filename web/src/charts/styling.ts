@@ -52,9 +52,7 @@ function groupLine(
   group: RunGroup,
   at: number,
 ): StyledTrace[] {
-  const members = set.traces.filter(
-    (trace) => trace.key === key && !trace.superseded && group.runs.includes(trace.run),
-  );
+  const members = set.traces.filter((trace) => trace.key === key && trace.grows && group.runs.includes(trace.run));
   if (!members.length) return [];
   const [only] = group.runs;
   const isHeldOut = heldOut.has(key) && keys.length > 1;
@@ -92,12 +90,18 @@ export function bestPoint(styled: readonly StyledTrace[], keys: readonly string[
   return null;
 }
 
+/** The lines that stand in a legend: what a fork inherits has its colour. */
+export function namedLines(styled: readonly StyledTrace[]): StyledTrace[] {
+  return styled.filter(({ trace }) => trace.inherited === null);
+}
+
 function paletteColour(at: number): string {
   return token(`c${(at % 12) + 1}`);
 }
 
 function lineLabel(run: string, trace: Trace, several: boolean, heldOut: ReadonlySet<string>): string {
   const replaced = trace.superseded ? ", replaced" : "";
-  if (several) return `${run} · ${trace.key}${replaced}`;
-  return `${run}${heldOut.has(trace.key) ? " · held out" : ""}${replaced}`;
+  const origin = trace.inherited === null ? "" : ` · from ${nameOf(trace.inherited)}`;
+  if (several) return `${run} · ${trace.key}${replaced}${origin}`;
+  return `${run}${heldOut.has(trace.key) ? " · held out" : ""}${replaced}${origin}`;
 }

@@ -42,7 +42,7 @@ export interface Headline {
 
 /** In the corner of a chart: its warnings, else the best value and whose it is, else the last value. */
 export function headline(styled: readonly StyledTrace[], keys: readonly string[], axis: Axis, long: boolean): Headline {
-  const own = styled.filter(({ isBaseline }) => !isBaseline);
+  const own = styled.filter(({ isBaseline, trace }) => !isBaseline && trace.inherited === null);
   const warnings = own.flatMap(({ trace, label }) => trace.marks.map((mark) => ({ mark, label })));
   const [first] = warnings;
   if (first) {

@@ -13,6 +13,7 @@ import { Plot } from "./plot";
 import type { Range } from "./range";
 import { nearestReading, type Reading, readingsAt } from "./readings";
 import { backward, forward, valueAt } from "./scale";
+import { namedLines } from "./styling";
 import { tipOf } from "./tip";
 
 const MOST_DOTS = 16;
@@ -157,7 +158,7 @@ export class ChartSurface implements GestureTarget {
 
   /** Moves the cursor by rows of the longest line, or to an end. */
   moveCursor(by: number | "first" | "last"): void {
-    const longest = this.model.styled.reduce<StyledTrace | null>(
+    const longest = namedLines(this.model.styled).reduce<StyledTrace | null>(
       (most, styled) => (styled.trace.length > (most?.trace.length ?? 0) ? styled : most),
       null,
     )?.trace;

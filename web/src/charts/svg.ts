@@ -1,7 +1,7 @@
 /** A chart as SVG, written from the same numbers as the one on the screen. */
 import { type Figure, layOut, type Picture, SWATCH } from "./figure";
 import { bandPath, linePath, type PathSink, rowsInside, spikePath } from "./geometry";
-import { bandOpacity, DASH, lineWidth, MOST_BANDS, type StyledTrace } from "./paint";
+import { bandOpacity, DASH, FAINT, FAINT_WIDTH, lineWidth, MOST_BANDS, type StyledTrace } from "./paint";
 
 class PathText implements PathSink {
   #text = "";
@@ -83,10 +83,10 @@ function traceSvg(styled: StyledTrace, { mapping }: Figure, traces: number): str
   const line = new PathText();
   linePath(line, trace, trace.line, mapping, first, end);
   const dash = trace.superseded ? "1.5 3" : styled.dashed ? DASH.join(" ") : "";
-  const width = trace.superseded ? 1.2 : lineWidth(traces);
+  const width = trace.grows ? lineWidth(traces) : FAINT_WIDTH;
   parts.push(
     `<path d="${line.text}" stroke="${colour}" stroke-width="${width}"${dash ? ` stroke-dasharray="${dash}"` : ""}${
-      trace.superseded ? ' stroke-opacity="0.55"' : ""
+      trace.grows ? "" : ` stroke-opacity="${FAINT}"`
     }/>`,
   );
   return parts.join("\n");

@@ -73,6 +73,6 @@ function warningsAt({ x, mapping, lines }: TipPlace): string[] {
 
 function isSameLine(one: Reading, other: Reading): boolean {
   const { trace } = one.styled;
-  const { run, key, superseded } = other.styled.trace;
-  return trace.run === run && trace.key === key && trace.superseded === superseded;
+  const { run, key, superseded, inherited } = other.styled.trace;
+  return trace.run === run && trace.key === key && trace.superseded === superseded && trace.inherited === inherited;
 }

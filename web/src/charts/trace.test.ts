@@ -10,6 +10,7 @@ function series(changes: Partial<Series>): Series {
     key: "loss",
     goal: "min",
     superseded: false,
+    inherited: null,
     exact: true,
     rows: 0,
     total: 0,

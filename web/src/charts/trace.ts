@@ -27,6 +27,8 @@ export class Trace {
   readonly key: string;
   readonly goal: Goal;
   readonly superseded: boolean;
+  /** The ancestor whose rows these are, where its run was forked from that one. */
+  readonly inherited: string | null;
   readonly exact: boolean;
   readonly grid: Grid;
   /** The series of which the run's rows were thinned; 0 of one that is exact. */
@@ -43,6 +45,8 @@ export class Trace {
   best: readonly [number, number] | null;
   last: readonly [number, number] | null;
   position: number;
+  /** Rows at its end that are drawn here and belong to another line. */
+  borrowed = 0;
   /** Changes with every row that is added: what is drawn from it is old then. */
   version = 0;
   readonly #fetched: number; // rows, before it grew
@@ -58,6 +62,7 @@ export class Trace {
     this.key = series.key;
     this.goal = series.goal;
     this.superseded = series.superseded;
+    this.inherited = series.inherited;
     this.exact = series.exact;
     this.grid = grid;
     this.resumes = series.resumes;
@@ -91,6 +96,11 @@ export class Trace {
     this.#fetched = this.length;
   }
 
+  /** Do the rows that its run logs belong to it? */
+  get grows(): boolean {
+    return !this.superseded && this.inherited === null;
+  }
+
   /** The smoothed line where there is one, else the rows. */
   get line(): Floats {
     return this.smooth ?? this.mean;
@@ -110,6 +120,21 @@ export class Trace {
     }
     this.position = position;
     this.version++;
+    return true;
+  }
+
+  /**
+   * Draws an inherited line on to the first point of the one that goes on from it; false where either lies outside the
+   * grid. `alone`: nothing else of it is drawn.
+   */
+  joinTo(next: Trace, alone: boolean): boolean {
+    const { from, to } = this.grid;
+    const end = this.last?.[0];
+    if (end === undefined || end > to || (end < from && !next.exact) || !this.length || !next.length) return false;
+    const y = next.line[0] ?? Number.NaN;
+    this.#push(next.x[0] ?? Number.NaN, this.smooth ? (next.mean[0] ?? y) : y, y);
+    this.borrowed = alone ? 2 : 1;
+    if (alone) this.#keep(this.length - 2);
     return true;
   }
 
@@ -239,6 +264,19 @@ export class Trace {
     this.step = this.step && resized(this.step, this.length, room);
   }
 
+  /** Drops the rows before one. */
+  #keep(first: number): void {
+    const joined = this.low === this.mean;
+    const kept = (column: Floats) => column.subarray(first, this.length);
+    this.x = kept(this.x);
+    this.mean = kept(this.mean);
+    this.low = joined ? this.mean : kept(this.low);
+    this.high = joined ? this.mean : kept(this.high);
+    this.smooth = this.smooth && kept(this.smooth);
+    this.step = this.step && kept(this.step);
+    this.length -= first;
+  }
+
   #shareOfLastColumn(): number {
     const centre = this.x[this.length - 1];
     if (centre === undefined || this.last === null) return 1;
@@ -259,6 +297,7 @@ export function madeTrace(
     key: name.key,
     goal: name.goal ?? null,
     superseded: false,
+    inherited: null,
     exact: true,
     rows,
     total: rows,

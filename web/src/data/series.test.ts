@@ -7,6 +7,7 @@ const ENTRY: SeriesEntry = {
   key: "loss",
   goal: "min",
   superseded: false,
+  inherited: null,
   exact: true,
   rows: 0,
   total: 0,

@@ -50,6 +50,7 @@ export interface SeriesQuery {
   to?: number;
   alpha?: number; // of the exponential mean; left out: no smoothing
   superseded?: boolean;
+  inherited?: boolean; // of a fork also the lines of the runs it came from
   beside?: readonly string[]; // runs whose series lie on the grid of the others, as far as those go
 }
 

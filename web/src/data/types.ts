@@ -123,7 +123,7 @@ export interface RunMetrics {
 }
 
 /**
- * GET api/series?runs=…&keys=…&from=&to=&points=&axis=&alpha=&superseded=&beside=…   (binary)
+ * GET api/series?runs=…&keys=…&from=&to=&points=&axis=&alpha=&superseded=&inherited=&beside=…   (binary)
  * bytes: "LNS1", uint32 LE length of the header, the header (JSON, padded with spaces to a multiple of 8), columns.
  * Every series of an answer lies on the same grid of `points` columns from `from` to `to`; a column is [from + i·dx, from + (i+1)·dx).
  */
@@ -139,6 +139,7 @@ export interface SeriesEntry {
   key: string;
   goal: Goal;
   superseded: boolean; // rows that a later resume replaced: with superseded=1 an entry of its own beside that of the run
+  inherited: string | null; // with inherited=1 a fork has, by step, an entry for each run it came from, with the rows up to where it began; that run
   // every row is there, and one before and after the range: columns x, value(, smooth, step), float64. Else buckets: low, high, mean(, smooth), float32
   exact: boolean;
   rows: number; // rows of the answer

@@ -15,10 +15,19 @@ from linnet.board.curve import Floats
 from linnet.board.report.column_pool import ColumnPool
 from linnet.board.web.answer_json import Figure
 from linnet.board.web.answers import Mark
+from linnet.board.web.board import WebBoard
 from linnet.board.web.detail import axes_of
 from linnet.board.web.open_runs import OpenRun
 from linnet.board.web.reduction import Grid, reduced
-from linnet.board.web.series import Line, SeriesQuestion, entry_of, grid_of, lines_of, places_of_rows
+from linnet.board.web.series import (
+    Line,
+    SeriesQuestion,
+    entry_of,
+    grid_of,
+    inherited_lines,
+    lines_of,
+    places_of_rows,
+)
 
 Integers = NDArray[np.int64]
 TAIL = 128  # last rows that a long series has besides its grid
@@ -58,15 +67,30 @@ class HeldGrid(msgspec.Struct, rename={"begin": "from", "end": "to"}):
 
 
 class HeldSeries(msgspec.Struct):
-    """One metric of a run. `total`: rows of the whole series."""
+    """One metric of a run. `total`: rows of the whole series; `inherited`: the ancestor whose rows a fork has here."""
 
     key: str
     goal: str | None
     superseded: bool
+    inherited: str | None
     total: int
     axes: dict[str, AxisFacts]
     rows: HeldRows | None
     grid: HeldGrid | None
+
+
+def inherited_series(
+    pool: ColumnPool, board: WebBoard, run_id: str, keys: Sequence[str], points: int
+) -> list[HeldSeries]:
+    """What a fork has from the runs it came from, which need not be in the report."""
+    question = SeriesQuestion.of_whole([run_id], list(keys), points)
+    held = []
+    for line in inherited_lines(board, board.row(run_id), question):
+        grid = grid_of([line], question)
+        entry, _ = entry_of(line, Grid(grid.begin, grid.end, 2), question)
+        facts = AxisFacts(_span(line), entry.last, entry.best, entry.resumes, entry.marks)
+        held.append(_held(pool, line, grid, {}, {question.axis: facts}))
+    return held
 
 
 def held_series(pool: ColumnPool, run: OpenRun, run_id: str, keys: Sequence[str], points: int) -> list[HeldSeries]:
@@ -97,7 +121,7 @@ def held_series(pool: ColumnPool, run: OpenRun, run_id: str, keys: Sequence[str]
 def _held(
     pool: ColumnPool, line: Line, grid: Grid, places: dict[str, Floats], facts: dict[str, AxisFacts]
 ) -> HeldSeries:
-    order = np.arange(len(line.curve)) if line.placed.order is None else line.placed.order
+    order = np.arange(len(line.placed.x)) if line.placed.order is None else line.placed.order
     in_order = {axis: np.asarray(x[order]) for axis, x in places.items()}
     total = len(order)
     is_long = total > grid.points
@@ -114,6 +138,7 @@ def _held(
         key=line.curve.name,
         goal=line.curve.goal,
         superseded=line.superseded,
+        inherited=line.inherited,
         total=total,
         axes=facts,
         rows=_rows(pool, line, in_order, max(0, total - TAIL) if is_long else 0),

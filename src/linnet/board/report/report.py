@@ -14,7 +14,7 @@ import msgspec
 
 from linnet.board.report.column_pool import ColumnInfo, ColumnPool
 from linnet.board.report.held_files import HeldFile, held_files
-from linnet.board.report.held_series import held_series
+from linnet.board.report.held_series import held_series, inherited_series
 from linnet.board.report.page import Page
 from linnet.board.report.run_part import LeftOut, RunPart, run_part
 from linnet.board.web.answer_json import encoded
@@ -167,6 +167,7 @@ class _Writer:
             with self._board.open(part.id) as run:
                 run.read_turns()
                 part.series = held_series(pool, run, part.id, keys, points)
+            part.series += inherited_series(pool, self._board, part.id, keys, points)
         return pool
 
     def _with_files(self, pool: ColumnPool, room_left: int) -> bytes:

@@ -187,6 +187,7 @@ class SeriesEntry(msgspec.Struct):
     goal: str | None
     exact: bool
     superseded: bool
+    inherited: str | None
     rows: int
     total: int
     offset: int

@@ -113,6 +113,10 @@ class WebBoard:
         """What a run is called in addresses: its folder's name."""
         return self._ids.get(row.path) or Path(row.path).name
 
+    def id_of_folder(self, folder: Path) -> str:
+        """The same for a run that may not be in the table."""
+        return self._ids.get(str(folder)) or folder.name
+
     @contextmanager
     def open(self, run_id: str) -> Iterator[OpenRun]:
         """A run for reading, by one thread at a time."""

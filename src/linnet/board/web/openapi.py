@@ -112,6 +112,7 @@ OPERATIONS = (
             _AXIS,
             _number("alpha", "the weight of a new value in a smoothed line; 1 for none", exclusiveMinimum=0, maximum=1),
             _query("superseded", "also rows that a resumed run trained again", _FLAG),
+            _query("inherited", "by step: also what forks have from the runs they came from", _FLAG),
             _several("beside", "runs whose series lie on the grid of the others, as far as those go", MOST_RUNS),
         ),
     ),

@@ -5,6 +5,7 @@ So a spike of a single step in a million is there at every width. Empty columns 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,6 +63,17 @@ class Placed:
             self.order = known[np.argsort(x[known], kind="stable")]
             x = x[self.order]
         self.x = x
+
+    def part(self, after: float, until: float) -> Placed:
+        """The rows that lie above one place and up to another, with the numbers that they have in the whole series."""
+        begin, end = (int(row) for row in np.searchsorted(self.x, (after, until), "right"))
+        part = copy(self)
+        part.x = self.x[begin:end]
+        if self.order is not None:
+            part.order = self.order[begin:end]
+        elif begin:
+            part.order = np.arange(begin, end)
+        return part
 
     def pick(self, column: NDArray[np.float64], begin: int, end: int) -> Floats:
         """Some rows of a column of the series, in the order of the axis."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from linnet.board.web.reduction import Grid, Placed, reduced
 from linnet.board.web.row_blocks import RowBlocks
 from linnet.board.web.smoothing import SmoothedLine
 from linnet.board.whole_history import WholeHistory
+from linnet.runs.family import ancestors
 from linnet.runs.metric_names import main_metric
 
 MAGIC = b"LNS1"
@@ -41,6 +43,7 @@ class SeriesQuestion:
     alpha: float
     superseded: bool
     beside: list[str] = field(default_factory=list)  # runs that are drawn on the others' grid
+    inherited: bool = False  # of a fork also the lines of the runs it came from, up to where it began
 
     @classmethod
     def of_whole(cls, runs: list[str], keys: list[str], points: int) -> SeriesQuestion:
@@ -68,12 +71,16 @@ class SeriesQuestion:
             raise RequestError(400, f"alpha is above 0 and at most 1, found {alpha}")
         axis = parameters.choice("axis", AXES)
         superseded = parameters.flag("superseded")
-        return cls(runs, keys, begin, end, points, axis, alpha or 1.0, superseded, beside)
+        inherited = parameters.flag("inherited")
+        return cls(runs, keys, begin, end, points, axis, alpha or 1.0, superseded, beside, inherited)
 
 
 @dataclass
 class Line:
-    """One series on the axis that was asked for."""
+    """One series on the axis that was asked for.
+
+    - `inherited`: the id of the ancestor whose rows these are; `run` is that one then, and `run_id` that of the fork.
+    """
 
     run: OpenRun
     run_id: str
@@ -81,6 +88,7 @@ class Line:
     values: Floats  # as they were logged
     placed: Placed
     superseded: bool = False
+    inherited: str | None = None
 
     def blocks(self) -> RowBlocks | None:
         """The blocks of its rows; None where it is short, or not all that its metric has."""
@@ -93,6 +101,12 @@ def answer(board: WebBoard, question: SeriesQuestion) -> bytes:
     if not rows:
         raise RequestError(404, "none of these runs is there")
     lines = _lines_of_rows(board, rows, question)
+    if question.inherited:
+        inherited = list[Line]()
+        most = min(MOST_SERIES, MOST_CELLS // question.points) - len(lines)
+        for row in rows:
+            inherited += inherited_lines(board, row, question)[: max(0, most - len(inherited))]
+        lines = [*inherited, *lines]
     grid = grid_of(lines, question)
     if question.beside:
         lines = [*_lines_of_rows(board, board.known(question.beside), question), *lines]
@@ -140,6 +154,31 @@ def lines_of(run: OpenRun, run_id: str, question: SeriesQuestion) -> list[Line]:
             line = line_of(run, run_id, history, key, question.axis)
             if line is not None and (void := _void_rows(line)) is not None:
                 lines.append(void)
+    return lines
+
+
+def inherited_lines(board: WebBoard, row: RunRow, question: SeriesQuestion) -> list[Line]:
+    """What a fork has from its ancestors, a line for each of them; the machine's figures are no part of it.
+
+    They are lines of the ancestors without what comes after the fork, so that smoothing, blocks and mapped rows are
+    theirs. On other axes than that of steps there are none: there they would not join.
+    """
+    if question.axis != "step" or row.summary.manifest.parent is None:
+        return []
+    with board.open_runs.use(row.path) as fork:
+        family = ancestors(fork.run)
+    lines, run_id = list[Line](), board.id_of(row)
+    for ancestor in reversed(family):
+        folder = ancestor.run.path
+        if not board.store.is_inside(folder):
+            continue
+        with suppress(RequestError), board.open_runs.use(str(folder)) as run:
+            run.read_numbers()
+            for key in question.keys:
+                line = None if key.startswith("sys/") else line_of(run, run_id, run.history, key, question.axis)
+                placed = None if line is None else line.placed.part(ancestor.after, ancestor.until)
+                if line is not None and placed is not None and len(placed.x):
+                    lines.append(replace(line, placed=placed, inherited=board.id_of_folder(folder)))
     return lines
 
 
@@ -229,22 +268,24 @@ def entry_of(line: Line, grid: Grid, question: SeriesQuestion) -> tuple[SeriesEn
                 if column is not None
             },
         )
+    grows = not line.superseded and line.inherited is None
     entry = SeriesEntry(
         run=line.run_id,
         key=curve.name,
         goal=curve.goal,
         exact=exact,
         superseded=line.superseded,
+        inherited=line.inherited,
         rows=rows,
         total=total,
         offset=0,
         columns=list(content),
-        position=len(curve),
-        ema=_ema(curve.mean, smooth, question.alpha, blocks),
+        position=len(curve) if line.inherited is None else len(placed.x),
+        ema=_ema(curve.mean, smooth, question.alpha, blocks) if grows else None,
         last=_last(line),
-        best=None if line.superseded else _best(line, blocks),
-        resumes=[] if line.superseded else _resumes(line, question.axis),
-        marks=[] if line.superseded else _marks(line, grid, question.axis),
+        best=_best(line, blocks) if grows else None,
+        resumes=_resumes(line, question.axis) if grows else [],
+        marks=_marks(line, grid, question.axis) if grows else [],
     )
     return entry, b"".join(content.values())
 
@@ -272,6 +313,9 @@ def _known_rows(value: Floats) -> tuple[int, int] | None:
 def _last(line: Line) -> tuple[float, Figure] | None:
     if not len(line.values):
         return None
+    if line.inherited is not None:
+        row = len(line.placed.x) - 1
+        return float(line.placed.x[row]), figure(float(line.placed.pick(line.values, row, row + 1)[0]))
     x = float(line.placed.x[-1]) if line.placed.order is None else float(places_of_rows(line)[-1])
     return (x if math.isfinite(x) else 0.0), figure(float(line.values[-1]))
 

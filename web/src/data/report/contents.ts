@@ -43,6 +43,7 @@ export interface HeldSeries {
   key: string;
   goal: Goal;
   superseded: boolean;
+  inherited: string | null; // the ancestor of a fork whose rows these are
   total: number;
   axes: Partial<Record<Axis, AxisFacts>>;
   rows: HeldRows | null;

@@ -147,7 +147,7 @@ export class EmbeddedSource implements Source {
 
   /** The last value at or before a step of a run that got there, as the server has it; of null, the first of all. */
   #rowValue(run: RunPart, key: string, step: number | null): number | null | undefined {
-    const series = run.series.find((one) => one.key === key && !one.superseded);
+    const series = run.series.find((one) => one.key === key && !one.superseded && one.inherited === null);
     if (!series?.rows || (step !== null && !((run.detail.row.step ?? -1) >= step))) return null;
     if (series.grid) return undefined;
     const steps = this.#data.numbers(series.rows.step);
@@ -155,17 +155,22 @@ export class EmbeddedSource implements Source {
     return this.#data.numbers(series.rows.value)[(after < 0 ? steps.length : after) - 1] ?? null;
   }
 
-  #linesOf({ runs, keys, axis, superseded }: SeriesQuery): HeldLine[] {
+  #linesOf({ runs, keys, axis, superseded, inherited }: SeriesQuery): HeldLine[] {
     return runs.flatMap((id) => {
       const run = this.#runs.get(id);
       if (!run) return [];
-      const wanted = run.series.filter((series) => keys.includes(series.key) && (superseded || !series.superseded));
+      const wanted = run.series.filter(
+        (series) =>
+          keys.includes(series.key) &&
+          (superseded || !series.superseded) &&
+          (series.inherited === null || (inherited && axis === "step")),
+      );
       return wanted.flatMap((series) => this.#line(run, series, axis) ?? []);
     });
   }
 
   #line(run: RunPart, series: RunPart["series"][number], axis: Axis): HeldLine | null {
-    const name = JSON.stringify([run.id, series.key, series.superseded, axis]);
+    const name = JSON.stringify([run.id, series.key, series.superseded, series.inherited, axis]);
     const known = this.#lines.get(name);
     if (known !== undefined) return known;
     const line = HeldLine.on(axis, this.#data, run.id, series, run.detail.row.created);

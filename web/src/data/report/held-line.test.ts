@@ -60,6 +60,7 @@ function shortSeries(pool: Pool, rows: number): HeldSeries {
     key: "loss",
     goal: "min",
     superseded: false,
+    inherited: null,
     total: rows,
     axes: { step: facts(1), "relative time": facts(0.5) },
     rows: {

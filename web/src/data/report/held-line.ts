@@ -137,7 +137,7 @@ export class HeldLine {
   }
 
   #entry(grid: Grid, exact: boolean, rows: number, total: number): Omit<Series, "columns"> {
-    const { key, goal, superseded, total: position } = this.#series;
+    const { key, goal, superseded, inherited, total: position } = this.#series;
     const { last, best, resumes } = this.facts;
     const marks = this.facts.marks.filter(({ x }) => x >= grid.from && x <= grid.to);
     return {
@@ -145,6 +145,7 @@ export class HeldLine {
       key,
       goal,
       superseded,
+      inherited,
       exact,
       rows,
       total,
