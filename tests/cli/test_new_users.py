@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import linnet
 from linnet.board import words
@@ -18,7 +20,7 @@ from linnet.cli import main
 from linnet.cli.demo import demo
 from linnet.cli.streams import complain, draw_over
 from linnet.train.images import ImageEvaluation
-from tests.conftest import Printed, Said
+from tests.conftest import SMALL, Printed, Said
 
 Terminal = Callable[..., list[str]]
 
@@ -156,6 +158,34 @@ def test_a_dry_run_has_its_plan_before_the_steps_on_trial(small: list[str], monk
     assert before[0].startswith("plan  ") and "time  " not in before[0]
     last = out.getvalue().splitlines()[-1]
     assert last.startswith("time  about ") and "500 ms a step" in last
+
+
+def test_a_dry_run_names_what_it_left_out(
+    corpus: Path, tmp_path: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", lambda *_: [0.5])
+    folder = tmp_path / "books"
+    shutil.copytree(corpus, folder)
+    (folder / "scan.png").write_bytes(b"\x89PNG\0")
+    command = ("train", "from-scratch", "--corpus", str(folder), *SMALL, "--steps", "4", "--dry-run")
+    remark, plan, *_ = printed(*command).splitlines()
+    assert remark == "1 file left out: scan.png: not text: NUL bytes"
+    assert plan.startswith("plan  ")
+    assert json.loads(printed(*command, "--json"))["left_out"] == ["scan.png: not text: NUL bytes"]
+
+
+def test_a_dry_run_names_images_that_are_broken(
+    tmp_path: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", lambda *_: [0.5])
+    for label in "ab":
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(12):
+            picture = Image.new("RGB", (8, 8), (20 * number, 0, 255 * (label == "b")))
+            picture.save(tmp_path / "photos" / label / f"{number}.png")
+    (tmp_path / "photos" / "a" / "torn.png").write_bytes(b"\x89PNG\0")
+    said = printed("train", "vit-tiny", "--images", str(tmp_path / "photos"), "--steps", "4", "--dry-run")
+    assert "1 file left out:" in said and "torn.png" in said
 
 
 def test_passes_over_a_small_text_are_counted_in_the_plan(
