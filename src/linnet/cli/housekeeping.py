@@ -103,7 +103,7 @@ def archive(*run: RunNames, undo: bool = False, filters: RunFilters = EVERY_RUN,
             labels.archive(archived, not undo)
             print(f"{'listed again' if undo else 'archived'} {words.bounded(archived.id)}")
         if not undo:
-            print(f"`{words.listing(runs)} --archived` lists them")
+            print(f"`{words.listing(runs)} --where archived` lists them")
     return 0
 
 

@@ -33,7 +33,7 @@ from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
 from linnet.runs.selection import RunRecord, Selection, select
 
-_LABELS = ("name", "experiment", "group", "parent", "parent_step", "recipe", "tags")
+_LABELS = ("name", "experiment", "group", "parent", "parent_step", "recipe", "tags", "archived")
 
 
 def runs(
