@@ -131,14 +131,18 @@ def test_archived_runs_are_marked_and_can_be_listed_alone(three: Path, printed: 
     assert "archived" not in printed("runs", "--archived").splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    "command", [["delete"], ["archive"], ["tag", "--add", "x"], ["rename", "x"], ["thin", "--keep", "best"]]
-)
+@pytest.mark.parametrize("command", [["delete"], ["archive"], ["tag", "--add", "x"], ["thin", "--keep", "best"]])
 def test_no_word_never_means_every_run(three: Path, said: Said, command: list[str]) -> None:
     code, _, err = said(*command)
     assert code == 2
     assert f"{command[0]} needs the name of a run, or --where and what fits; `linnet runs` lists them" in err
     assert names(three) == ["grid-0", "grid-1", "grid-2"]
+
+
+def test_rename_with_one_word_says_what_is_missing(three: Path, said: Said) -> None:
+    code, _, err = said("rename", "grid-1")
+    assert (code, names(three)) == (2, ["grid-0", "grid-1", "grid-2"])
+    assert err == "linnet: the new name is missing, or the run: linnet rename grid-1 wide; `linnet runs` lists runs\n"
 
 
 def test_where_nothing_fits_it_is_said(three: Path, said: Said) -> None:

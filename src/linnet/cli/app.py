@@ -172,7 +172,7 @@ thin: Delete checkpoints of runs, all but those to keep.
 
 du: What runs take on the disk.
     linnet du
-    linnet du --where 'age>30' --json
+    linnet du --where 'age>30d' --json
 
 check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
     linnet check llama-20260531-001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ def rename(
     if not words_:
         raise UsageError("rename needs a run and its new name: linnet rename llama-20260531-001 wide")
     *references, name = words_
+    if not references and not filters:
+        example = f"linnet rename {shlex.quote(name)} wide {words.runs_flag(runs)}".rstrip()
+        raise UsageError(f"the new name is missing, or the run: {example}; `{words.listing(runs)}` lists runs")
     chosen = choose_named_runs(RunStore(runs), references, filters, "rename")
     names = [_filled_in(name, run) for run in chosen]
     with lasting_output():  # a reader that has had enough (`| head`) leaves no half of the work undone
