@@ -219,6 +219,36 @@ def test_long_names_of_models_leave_room_for_their_sizes(
     assert "model-of-mine.gguf  cannot be read  2.0 kB" in row and row.startswith("…")
 
 
+def test_the_list_of_models_has_room_for_their_files(
+    root: Path, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs-of-last-year") / "llama-20260531-001" / "weights"
+    folder.mkdir(parents=True)
+    (folder / "step_100.gguf").write_bytes(b"GGUF" + bytes(1996))
+    head, row = terminal(80, "models")
+    assert head.split() == ["model", "about", "size", "from", "file"]
+    assert len(row) <= 80 and row.endswith("/step_100.gguf")
+    head, row, notice = terminal(50, "models")
+    assert "file" not in head.split() and notice == "no room for their files (--json has them)"
+    assert "step_100.gguf" in row
+
+
+def test_what_compare_leaves_out_is_shown_by_what_it_names(root: Path, terminal: Terminal) -> None:
+    for number in range(4):
+        config = {f"a_long_name_of_a_setting_{k}": number for k in range(4)}
+        with linnet.start(run_id=f"llama-20260531-00{number}", config=config, system_every=0) as run:
+            run.log(1, loss=1.0)
+    said = " ".join(terminal(80, "compare", "llama-*"))
+    assert "no room for" in said and "(a wider terminal shows more; --json all)" in said
+
+
+def test_what_is_no_model_is_refused_by_its_type() -> None:
+    wrong: object = 5
+    with pytest.raises(linnet.LinnetError, match=r"a model is named by a GGUF's path, a run or 'RUN@best': found int"):
+        linnet.load(wrong)  # type: ignore[arg-type]
+
+
 def test_tail_folds_events_between_figures(root: Path, terminal: Terminal) -> None:
     with linnet.start(run_id="a", system_every=0) as run:
         run.log(1, loss=1.0, lr=1e-3, grad_norm=0.5, tokens=256, wall_us=2683, tokens_per_s=95_455)

@@ -157,7 +157,7 @@ def _print_rows(
     columns.append(status)
     shown, cut = fit(columns, width(), required=important) if terminal else (columns, [])
     print_columns(shown, [record.summary.status for record in records])
-    print_cut(cut, flag="--key", also="--json")
+    print_cut(cut, how="a wider terminal shows more; --json all")
 
 
 def _print_chart(compared: list[Run], metrics: list[Metrics], keys: list[str]) -> None:
