@@ -122,6 +122,27 @@ def test_every_width_shows_the_order_it_has(board: Board, width: int) -> None:
     assert "age▼" in lines[4]
 
 
+def test_columns_that_were_chosen_stay_where_there_is_little_room(board: Board) -> None:
+    board.table.columns = "loss@20,best(acc),lr"
+    frame(board, 80, 24)  # the streams are read
+    text = text_of(frame(board, 80, 24))
+    assert [name for name in text.splitlines()[4].split() if name in ("loss@20", "best(acc)", "lr")] == [
+        "loss@20",
+        "best(acc)",
+        "lr",
+    ]
+    assert "no room for" not in text and "status" in text
+    board.table.columns = "loss@20,best(acc),best(loss),max(loss),lr"
+    assert text_of(frame(board, 80, 24)).splitlines()[4].split() == [
+        "run",
+        "loss@20",
+        "best(acc)",
+        "best(loss)",
+        "max(loss)",
+        "lr",
+    ]
+
+
 def test_a_name_that_no_run_has_is_said_and_hides_nothing(board: Board) -> None:
     board.table.filter = "lrr<2"
     listed(board)

@@ -16,6 +16,7 @@ from linnet.board.terminal.spans import text_of
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import screen
 from linnet.board.terminal.views.screen import frame
+from linnet.board.words import shorten_apart
 from linnet.gguf import GGUFWriter, MetadataBlock
 from linnet.runs import RunStore
 from tests.board.conftest import ABOUT, BEGAN, END, append, board_of, look, read, steps, styles, training, write
@@ -155,6 +156,16 @@ def test_several_runs_are_overlaid_with_a_legend(root: Path) -> None:
     detail = look(board)
     assert "A wide" in detail
     assert "B the narrow one" in detail
+
+
+def test_names_of_overlaid_runs_are_cut_where_they_are_the_same(root: Path) -> None:
+    rates = ("0.001", "0.003", "0.010", "0.030", "0.100", "0.300")
+    for rate in rates:
+        write(root / f"sweep-lr-{rate}", training(0.2), **ABOUT)
+    board = board_of(root, *(f"sweep-lr-{rate}" for rate in rates))
+    legend = look(board, 80).splitlines()[3]
+    assert [word for word in legend.split() if "…" in word] == [f"…r-{rate}" for rate in rates[:4]]
+    assert shorten_apart(["base-0.1-long-name", "base-0.2-long-name"], 8) == ["…0.1-lo…", "…0.2-lo…"]
 
 
 def test_the_machine_is_shown_as_the_run_logged_it(trained: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import linnet
+from linnet.runs import RunStore
 from tests.conftest import Printed, Said
 
 
@@ -103,3 +104,57 @@ def test_where_is_a_word_of_python_too(sweep: Path) -> None:
     runs = linnet.list_runs(where="best(validation/loss)<0.015 and lr=0.01")
     assert [run.run_id[-3:] for run in runs] == ["014", "015"]
     assert [run.run_id[-3:] for run in linnet.list_runs(group="lr0.1")] == ["016", "017"]
+
+
+def test_one_note_goes_to_several_runs(sweep: Path, printed: Printed) -> None:
+    assert printed("note", "*-01[23]", "017", "the same data").splitlines() == [
+        f"noted on xor-20260531-0{number}" for number in (12, 13, 17)
+    ]
+    printed("note", "--where", "lr=0.01", "the best rate")
+    noted = {
+        run.id[-2:]: [event.data["text"] for event in run.events().read_events() if event.kind == "note"]
+        for run in RunStore(sweep).find_all("*")
+    }
+    assert noted == {
+        "12": ["the same data"],
+        "13": ["the same data"],
+        "14": ["the best rate"],
+        "15": ["the best rate"],
+        "16": [],
+        "17": ["the same data"],
+    }
+
+
+def test_several_runs_are_checked_and_one_that_is_damaged_is_enough(sweep: Path, printed: Printed) -> None:
+    assert [line.split()[0][-3:] for line in printed("check", "*-01[23]", "017").splitlines()] == ["012", "013", "017"]
+    with (sweep / "xor-20260531-013/events.jsonl").open("a", encoding="utf-8") as events:
+        events.write("no event\n")
+    assert printed("check", "xor-*", code=1).count(" sound ") == 5
+    both = json.loads(printed("check", "*-013", "012", "--json", code=1))
+    sound = {found["run_id"][-3:]: found["sound"] for found in both}
+    assert sound == {"012": True, "013": False}
+    assert json.loads(printed("check", "012", "--json"))["sound"]
+
+
+def test_several_runs_are_mirrored(sweep: Path, tmp_path: Path, printed: Printed, said: Said) -> None:
+    store = tmp_path / "store"
+    assert len(printed("mirror", "*-01[23]", "017", store.as_uri()).splitlines()) == 3
+    assert sorted(path.name[-3:] for path in store.iterdir()) == ["012", "013", "017"]
+    told = json.loads(printed("mirror", "--where", "lr=0.01", store.as_uri(), "--json"))
+    assert [(copied["run"][-3:], copied["error"]) for copied in told] == [("014", None), ("015", None)]
+    code, _, err = said("mirror", "012", "backup")
+    assert code == 1 and err.endswith("; the place of a mirror is a URL, as in file:///backup/runs\n")
+
+
+@pytest.mark.parametrize("command", ["show", "tail", "resume"])
+def test_a_pattern_where_one_run_is_expected(sweep: Path, said: Said, command: str) -> None:
+    code, _, err = said(command, "*-01[23]")
+    assert code == 1
+    assert err == (
+        "linnet: the pattern '*-01[23]' fits 2 runs, expected one: xor-20260531-012, xor-20260531-013;"
+        " `linnet compare`, `linnet plot` and `linnet metrics` take several\n"
+    )
+
+
+def test_a_pattern_that_fits_one_run_names_it(sweep: Path, printed: Printed) -> None:
+    assert printed("show", "*-01[5x]").startswith("xor-20260531-015")

@@ -108,7 +108,7 @@ def test_tags_by_a_query(three: Path, printed: Printed, said: Said) -> None:
 
 def test_archived_runs_leave_the_lists_and_keep_their_names(three: Path, printed: Printed) -> None:
     out = printed("archive", "grid-[01]")
-    assert out.splitlines() == ["archived grid-0", "archived grid-1", "`linnet runs --archived` lists them"]
+    assert out.splitlines() == ["archived grid-0", "archived grid-1", "`linnet runs --where archived` lists them"]
     listed = printed("runs")
     assert "grid-2" in listed and "grid-0" not in listed
     assert "grid-0" in printed("runs", "--archived")
@@ -119,14 +119,30 @@ def test_archived_runs_leave_the_lists_and_keep_their_names(three: Path, printed
     assert names(three) == ["grid-0"]
 
 
-@pytest.mark.parametrize(
-    "command", [["delete"], ["archive"], ["tag", "--add", "x"], ["rename", "x"], ["thin", "--keep", "best"]]
-)
+def test_archived_runs_are_marked_and_can_be_listed_alone(three: Path, printed: Printed) -> None:
+    printed("archive", "grid-[01]")
+    head, *rows = (line.split() for line in printed("runs", "--archived").splitlines())
+    at = head.index("archived")
+    assert [(row[0], row[at]) for row in rows] == [("grid-0", "yes"), ("grid-1", "yes"), ("grid-2", "–")]
+    alone = printed("runs", "--where", "archived and lr<1e-2", "--json")
+    assert [(run["run_id"], run["archived"]) for run in json.loads(alone)] == [("grid-0", True), ("grid-1", True)]
+    assert "archived" not in printed("runs", "--where", "not archived")
+    assert printed("archive", "--where", "archived", "--undo").count("listed again") == 2
+    assert "archived" not in printed("runs", "--archived").splitlines()[0]
+
+
+@pytest.mark.parametrize("command", [["delete"], ["archive"], ["tag", "--add", "x"], ["thin", "--keep", "best"]])
 def test_no_word_never_means_every_run(three: Path, said: Said, command: list[str]) -> None:
     code, _, err = said(*command)
     assert code == 2
     assert f"{command[0]} needs the name of a run, or --where and what fits; `linnet runs` lists them" in err
     assert names(three) == ["grid-0", "grid-1", "grid-2"]
+
+
+def test_rename_with_one_word_says_what_is_missing(three: Path, said: Said) -> None:
+    code, _, err = said("rename", "grid-1")
+    assert (code, names(three)) == (2, ["grid-0", "grid-1", "grid-2"])
+    assert err == "linnet: the new name is missing, or the run: linnet rename grid-1 wide; `linnet runs` lists runs\n"
 
 
 def test_where_nothing_fits_it_is_said(three: Path, said: Said) -> None:

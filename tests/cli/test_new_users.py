@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import linnet
 from linnet.board import words
@@ -18,7 +20,7 @@ from linnet.cli import main
 from linnet.cli.demo import demo
 from linnet.cli.streams import complain, draw_over
 from linnet.train.images import ImageEvaluation
-from tests.conftest import Printed, Said
+from tests.conftest import SMALL, Printed, Said
 
 Terminal = Callable[..., list[str]]
 
@@ -158,6 +160,34 @@ def test_a_dry_run_has_its_plan_before_the_steps_on_trial(small: list[str], monk
     assert last.startswith("time  about ") and "500 ms a step" in last
 
 
+def test_a_dry_run_names_what_it_left_out(
+    corpus: Path, tmp_path: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", lambda *_: [0.5])
+    folder = tmp_path / "books"
+    shutil.copytree(corpus, folder)
+    (folder / "scan.png").write_bytes(b"\x89PNG\0")
+    command = ("train", "from-scratch", "--corpus", str(folder), *SMALL, "--steps", "4", "--dry-run")
+    remark, plan, *_ = printed(*command).splitlines()
+    assert remark == "1 file left out: scan.png: not text: NUL bytes"
+    assert plan.startswith("plan  ")
+    assert json.loads(printed(*command, "--json"))["left_out"] == ["scan.png: not text: NUL bytes"]
+
+
+def test_a_dry_run_names_images_that_are_broken(
+    tmp_path: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("linnet.recipes.dry_run._trial", lambda *_: [0.5])
+    for label in "ab":
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(12):
+            picture = Image.new("RGB", (8, 8), (20 * number, 0, 255 * (label == "b")))
+            picture.save(tmp_path / "photos" / label / f"{number}.png")
+    (tmp_path / "photos" / "a" / "torn.png").write_bytes(b"\x89PNG\0")
+    said = printed("train", "vit-tiny", "--images", str(tmp_path / "photos"), "--steps", "4", "--dry-run")
+    assert "1 file left out:" in said and "torn.png" in said
+
+
 def test_passes_over_a_small_text_are_counted_in_the_plan(
     small: list[str], printed: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +217,36 @@ def test_long_names_of_models_leave_room_for_their_sizes(
     head, row = terminal(80, "models")
     assert head.split()[:3] == ["model", "about", "size"]
     assert "model-of-mine.gguf  cannot be read  2.0 kB" in row and row.startswith("…")
+
+
+def test_the_list_of_models_has_room_for_their_files(
+    root: Path, terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("runs-of-last-year") / "llama-20260531-001" / "weights"
+    folder.mkdir(parents=True)
+    (folder / "step_100.gguf").write_bytes(b"GGUF" + bytes(1996))
+    head, row = terminal(80, "models")
+    assert head.split() == ["model", "about", "size", "from", "file"]
+    assert len(row) <= 80 and row.endswith("/step_100.gguf")
+    head, row, notice = terminal(50, "models")
+    assert "file" not in head.split() and notice == "no room for their files (--json has them)"
+    assert "step_100.gguf" in row
+
+
+def test_what_compare_leaves_out_is_shown_by_what_it_names(root: Path, terminal: Terminal) -> None:
+    for number in range(4):
+        config = {f"a_long_name_of_a_setting_{k}": number for k in range(4)}
+        with linnet.start(run_id=f"llama-20260531-00{number}", config=config, system_every=0) as run:
+            run.log(1, loss=1.0)
+    said = " ".join(terminal(80, "compare", "llama-*"))
+    assert "no room for" in said and "(a wider terminal shows more; --json all)" in said
+
+
+def test_what_is_no_model_is_refused_by_its_type() -> None:
+    wrong: object = 5
+    with pytest.raises(linnet.LinnetError, match=r"a model is named by a GGUF's path, a run or 'RUN@best': found int"):
+        linnet.load(wrong)  # type: ignore[arg-type]
 
 
 def test_tail_folds_events_between_figures(root: Path, terminal: Terminal) -> None:

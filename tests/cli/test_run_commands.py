@@ -211,7 +211,7 @@ time.sleep(60)
         (["delete"], 2, "linnet: delete needs the name of a run"),
         (["note", "first"], 2, "linnet: the text of the note is missing"),
         (["note", "first", "a", "b"], 2, "linnet: put the note in quotes: linnet note first 'a b'"),
-        (["note"], 2, "linnet: note: RUN is missing; `linnet note --help` has examples"),
+        (["note"], 2, 'linnet: note needs a run and the text: linnet note latest "what to say"'),
         (["show", "first", "second"], 2, "linnet: show: unexpected arguments: second"),
         (["show", ""], 1, "linnet: the name of the run is empty"),
         (["show", "x" * 5000], 1, "linnet: no run 'xxx"),

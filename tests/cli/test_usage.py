@@ -23,6 +23,10 @@ def _away_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("train from-scratch --donor x", "Unknown option: --donor. It belongs to `linnet train warm-start` and"),
         ("train warm-start --donor x --images y", "Unknown option: --images. It belongs to `linnet train vit-tiny`."),
+        (
+            "data show --dedup",
+            "Unknown option: --dedup. It belongs to `linnet data prepare`, `linnet data teach` and `linnet train`.",
+        ),
         ("train from-scratch --stepz 3", "Unknown option: --stepz. Did you mean --steps?"),
         ("train from-scratch --layers=3", "Unknown option: --layers. Did you mean --n-layers?"),
         ("resume --lr 3", "Unknown option: --lr. `linnet resume --help` lists them."),
@@ -102,6 +106,11 @@ def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str]) -> None:
         told = capsys.readouterr().out
         assert main(flags.split()) == 0
         assert told == capsys.readouterr().out
+
+
+def test_the_example_of_an_age_is_in_days(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["du", "--help"]) == 0
+    assert "--where 'age>30d'" in capsys.readouterr().out
 
 
 def test_commands_in_errors_have_the_folder_of_runs(capsys: pytest.CaptureFixture[str]) -> None:

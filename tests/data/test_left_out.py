@@ -28,7 +28,7 @@ def mixed(cache: Path, folder: Path) -> Path:
 
 
 def test_the_command_names_and_counts_them_the_second_time_too(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sentence = f"2 files left out: {ARCHIVE}; noise.txt: not text: bytes in no encoding that can be told"
+    sentence = f"2 files left out: noise.txt: not text: bytes in no encoding that can be told; {ARCHIVE}"
     for _ in "12":
         assert main(["data", "prepare", str(mixed), "--vocab", "300"]) == 0
         assert sentence in capsys.readouterr().out
@@ -51,8 +51,27 @@ def test_only_a_few_are_named_and_the_rest_is_counted(mixed: Path) -> None:
     for number in range(20):
         (mixed / f"{number:02}.png").write_bytes(b"\x89PNG\0")
     (sentence,) = prepare(mixed, vocab=300).remarks
-    assert sentence.startswith("22 files left out: 00.png: not text: NUL bytes; 01.png")
-    assert sentence.endswith("; and 17 more")
+    assert sentence.startswith("22 files left out: noise.txt: not text: bytes in no encoding")
+    assert sentence.endswith(f"; 02.png: not text: NUL bytes; and 17 more: linnet data show {mixed}")
+
+
+def test_files_that_can_be_mended_are_named_first(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (mixed / ".gitignore").write_text("0a.txt\n0b.txt\n", encoding="utf-8")
+    for name in ("0a.txt", "0b.txt"):
+        (mixed / name).write_text("A draft.", encoding="utf-8")
+    for number in range(4):
+        (mixed / f"0{number}.png").write_bytes(b"\x89PNG\0")
+    (mixed / "rows.csv").write_text("title,words\nA,B\n", encoding="utf-8")
+    (mixed / "torn.pdf").write_bytes(b"%PDF-1.4 torn")
+    assert main(["data", "prepare", str(mixed), "--vocab", "300"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    _, files = said.split("10 files left out: ")
+    places = [files.index(name) for name in ("noise.txt: ", "rows.csv: ", "torn.pdf: ", "c.zip: ", "00.png: ")]
+    assert places == sorted(places)
+    assert f"and 5 more: linnet data show {mixed}" in files
+    assert main(["data", "show", str(mixed)]) == 0
+    listed = capsys.readouterr().out.partition("left out")[2]
+    assert listed.index("torn.pdf") < listed.index("c.zip") < listed.index("00.png") < listed.index("0a.txt")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes and links")

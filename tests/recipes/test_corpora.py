@@ -35,7 +35,7 @@ def test_files_that_are_left_out_are_told_and_noted_in_the_run(said: Said, corpu
     shutil.copy(corpus / first, mine / "zz.txt")
     archives = [f"{number}.zip: an archive (zip); unpack it to have it read" for number in range(6)]
     sentences = [
-        f"6 files left out: {'; '.join(archives[:5])}; and 1 more",
+        f"6 files left out: {'; '.join(archives[:5])}; and 1 more: linnet data show {mine}",
         "1 file read as cp1252: latin.txt.gz",
         f"1 duplicate dropped (1 equal, 0 nearly equal; {words.size((corpus / first).stat().st_size)}): "
         f"zz.txt: equal to {first}",

@@ -22,6 +22,13 @@ def on_disk(run: linnet.Session) -> dict[str, Any]:
     return found
 
 
+def test_a_run_that_is_opened_has_what_was_said_of_it(tmp_path: Path) -> None:
+    with linnet.start(tmp_path, run_id="a", group="seeds", parent="older", system_every=0) as run:
+        run.summary["best_accuracy"] = 0.97
+    opened = linnet.open(tmp_path / "a")
+    assert (opened.summary, opened.group, opened.parent) == ({"best_accuracy": 0.97}, "seeds", "older")
+
+
 def test_a_summary_is_written_at_once_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with linnet.start(tmp_path, run_id="a", system_every=0) as run:
         run.summary["best_accuracy"] = 0.97

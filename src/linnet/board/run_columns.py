@@ -17,8 +17,9 @@ from linnet.runs.selection import RunRecord, Selection
 from linnet.runs.settings import ABSENT
 
 ABOUT = Term("field", "about")  # name, recipe, experiment, group, tags: in one column
+ARCHIVED = Term("field", "archived")
 MAIN = (Term("field", "metric"), Term("field", "last"))  # the main metric of each run, where those differ
-_LEFT = frozenset(("run", "name", "status", "recipe", "experiment", "group", "parent", "tags", "writer"))
+_LEFT = frozenset(("run", "name", "status", "archived", "recipe", "experiment", "group", "parent", "tags", "writer"))
 _LEFT_OUT = frozenset(("recipe", "experiment", "total_steps"))  # settings that other columns tell
 _LAST = ("seed", "git")  # of the settings that differ
 _FIRST_SETTINGS = 3  # that are more important than the step
@@ -43,9 +44,12 @@ class Cells:
 def default_terms(selection: Selection, beside: Sequence[Term] = ()) -> list[Term]:
     """What a table shows when nobody chose: how each run stands, its main metric, the settings that differ.
 
-    `beside`: what it is sorted by; an order that one does not see is a riddle.
+    Whether it is archived, where one of them is. `beside`: what it is sorted by; an order that one does not see is a
+    riddle.
     """
     names = [Term("field", name) for name in ("run", "status", "step")]
+    if any(record.summary.manifest.archived for record in selection):
+        names.insert(2, ARCHIVED)
     ends = [Term("field", name) for name in ("time", "age")]
     terms = [*names, *main_terms(selection), *beside, *differing_terms(selection), *ends, ABOUT]
     return list(dict.fromkeys(terms))
@@ -112,6 +116,8 @@ def text_of(record: RunRecord, term: Term) -> str:
         return summary.metric or ABSENT
     if term == MAIN[1]:
         return words.number(summary.value)
+    if term == ARCHIVED:
+        return "yes" if summary.manifest.archived else ABSENT
     if term == Term("field", "step"):
         step, total = words.number(summary.step), summary.manifest.total_steps
         return f"{step}/{words.number(total)}" if total else step
@@ -200,7 +206,7 @@ def _importance(column: Cells, columns: Sequence[Cells], required: Sequence[Term
         return 0, at
     if column.term in required:
         return 1, at
-    if column.term == Term("field", "status"):
+    if column.term in (Term("field", "status"), ARCHIVED):
         return 2, at
     if column.term.kind == "metric" or column.term in MAIN:
         return 3, at

@@ -82,6 +82,10 @@ class RunList:
         """The columns beside those that every list has: those that were chosen, and the settings that differ."""
         return self._meaning(rows).columns
 
+    def chosen(self, rows: list[RunRow]) -> list[Term]:
+        """Those of them that somebody chose."""
+        return self._meaning(rows).chosen
+
     def compared(self, rows: list[RunRow]) -> list[Term]:
         """The columns that must be known of every run: what it is filtered and sorted by."""
         meaning = self._meaning(rows)
@@ -116,6 +120,7 @@ class _ListQuery:
         self.compared: dict[Column, Term] = {}
         self.sort: Term | None = None
         self.problem = ""
+        self.chosen: list[Term] = []  # columns
         self._columns: list[Term] | None = None
         self._unknown: dict[str, str] = {}  # by name, what is said of it
 
@@ -137,10 +142,10 @@ class _ListQuery:
 
     def take_columns(self, text: str) -> None:
         """Understand the columns that were chosen."""
-        chosen = [self.selection.term(column) for column in split_columns(text)]
-        if chosen:
-            beside = [] if any(term.kind == "setting" for term in chosen) else self.columns
-            self._columns = list(dict.fromkeys([*chosen, *beside]))
+        self.chosen = [self.selection.term(column) for column in split_columns(text)]
+        if self.chosen:
+            beside = [] if any(term.kind == "setting" for term in self.chosen) else self.columns
+            self._columns = list(dict.fromkeys([*self.chosen, *beside]))
 
     def unknown(self, rows: Sequence[RunRow]) -> str:
         """What is said of a name that the filter compares and that no run has, once all were read; else empty."""

@@ -9,6 +9,7 @@ import shlex
 import sys
 import time
 import unicodedata
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from linnet.display import is_steering as is_steering
@@ -134,6 +135,19 @@ def shorten(text: str, width: int) -> str:
 def shorten_front(text: str, width: int) -> str:
     """The same with the end kept: of paths, of which that tells most."""
     return shorten(text[::-1], width)[::-1]
+
+
+def shorten_apart(texts: Sequence[str], width: int) -> list[str]:
+    """Cut to `width` columns so that they stay apart: to beginnings, else ends, else from where they first differ."""
+    shared = os.path.commonprefix(texts)  # noqa: RUF071 - letters, not folders
+    begin = max(shared.rfind(sign) for sign in "-_/ ") + 1 or len(shared)  # of the word in which they differ
+    ways: tuple[Callable[[str], str], ...] = (
+        lambda text: shorten(text, width),
+        lambda text: shorten_front(text, width),
+        lambda text: shorten(f"…{text[begin:]}", width),
+    )
+    cut = [[way(text) for text in texts] for way in ways]
+    return max(cut, key=lambda shortened: len(set(shortened)))  # of equally many the first
 
 
 def cells(text: str) -> int:

@@ -141,8 +141,9 @@ classify: What a trained vision transformer sees in images.
     linnet classify latest cat.jpg
     linnet classify vit-20260531-001@best scans/*.png photos/ --top 5 --json
 
-note: Add a remark to a run.
+note: Add a remark to runs.
     linnet note latest "the good seed; keep"
+    linnet note 'xor-*' "before the new tokenizer"
 
 rename: Give runs another name; {lr} in it is the run's own setting.
     linnet rename llama-20260531-001 wide
@@ -154,7 +155,7 @@ tag: Add tags to runs, or take some away.
 
 mirror: Copy runs to a store: what is not there yet, or has changed since.
     linnet mirror latest
-    linnet mirror llama-20260531-001 s3://bucket/runs
+    linnet mirror 'llama-*' s3://bucket/runs
 
 archive: Take runs out of the lists; they stay where they are.
     linnet archive 'test-*'
@@ -171,10 +172,11 @@ thin: Delete checkpoints of runs, all but those to keep.
 
 du: What runs take on the disk.
     linnet du
-    linnet du --where 'age>30' --json
+    linnet du --where 'age>30d' --json
 
 check: Is a run folder sound? Would llama.cpp run this GGUF file? Exit code 1 when not.
     linnet check llama-20260531-001
+    linnet check 'llama-*'
     linnet check llama-20260531-001@best
     linnet check model.gguf
 

@@ -117,8 +117,8 @@ def _print_beside(
     rows = [("status", *(run.status for run in compared))]
     rows += [(name, *(str(setting.get(name, ABSENT)) for setting in settings)) for name in differing]
     if room is not None:
-        rows = [(name, *_cut(values, room)) for name, *values in rows]
-        ids = _cut(ids, room)
+        rows = [(name, *words.shorten_apart([words.plain(value) for value in values], room)) for name, *values in rows]
+        ids = words.shorten_apart([words.plain(name) for name in ids], room)
     print_table(("setting", *ids), rows)
     if not differing:
         print(paint("the settings are the same", "dim"))
@@ -129,15 +129,6 @@ def _print_beside(
             for name, goal in goals.items()
         ]
         print_table(("best (last)", *ids), body, right=range(1, len(ids) + 1))
-
-
-def _cut(values: Sequence[str], room: int) -> list[str]:
-    """Values of a setting in as many characters: their beginnings, or their ends where the beginnings are the same."""
-    texts = [words.plain(value) for value in values]
-    beginnings = [words.shorten(text, room) for text in texts]
-    if len(set(beginnings)) == len(set(texts)):
-        return beginnings
-    return [words.shorten_front(text, room) for text in texts]
 
 
 def _print_rows(
@@ -166,7 +157,7 @@ def _print_rows(
     columns.append(status)
     shown, cut = fit(columns, width(), required=important) if terminal else (columns, [])
     print_columns(shown, [record.summary.status for record in records])
-    print_cut(cut, flag="--key", also="--json")
+    print_cut(cut, how="a wider terminal shows more; --json all")
 
 
 def _print_chart(compared: list[Run], metrics: list[Metrics], keys: list[str]) -> None:

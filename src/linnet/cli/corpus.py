@@ -236,9 +236,11 @@ def print_duplicates(overview: Overview) -> None:
 
 def print_left_out(left_out: Sequence[str]) -> None:
     """What is not read, and why."""
+    from linnet.data.errors import mendable_first
+
     if left_out:
         print(f"\n{paint('left out', 'bold')}  {words.counted(len(left_out), 'file')}")
-        _print_some(left_out, len(left_out))
+        _print_some(mendable_first(left_out), len(left_out))
 
 
 def _print_some(sentences: Sequence[str], count: int) -> None:

@@ -75,15 +75,21 @@ def _unknown_option(error: UnknownOptionError, app: App, command: str) -> str:
     if close := near_words(flag.lstrip("-"), known, cutoff=0.65):
         hints.append(f"Did you mean {known[close[0]] if token.source == 'cli' else close[0].replace('-', '_')}?")
     if owners := [f"`linnet {other}`" for other in _commands_beside(command, app) if flag in _flags(app, other)]:
-        hints.append(f"It belongs to {' and '.join(owners)}.")
+        if not command.startswith("train ") and any(flag in _flags(app, other) for other in _commands_of("train", app)):
+            owners.append("`linnet train`")
+        *others, last = owners
+        hints.append(f"It belongs to {', '.join(others)} and {last}." if others else f"It belongs to {last}.")
     return " ".join([wrong, *(hints or [f"`linnet {command} --help` lists them."])])
 
 
 def _commands_beside(command: str, app: App) -> Iterable[str]:
     """The other commands of a group: the other recipes of `train`."""
-    group, _, verb = command.rpartition(" ")
-    names = app[group] if group else ()
-    return [f"{group} {name}" for name in names if name != verb and not name.startswith("-")]
+    group = command.rpartition(" ")[0]
+    return [name for name in _commands_of(group, app) if name != command] if group else []
+
+
+def _commands_of(group: str, app: App) -> list[str]:
+    return [f"{group} {name}" for name in app[group] if not name.startswith("-")]
 
 
 def _flags(app: App, command: str) -> set[str]:

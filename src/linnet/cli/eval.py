@@ -13,7 +13,7 @@ from linnet.cli.options import AdapterNames, AnyBase, AsJson, ModelName, RunsFol
 from linnet.cli.printing import paint, print_facts, print_json, print_table
 from linnet.cli.prompt import Prompt, PromptFile, read_prompt
 from linnet.cli.streams import draw_over
-from linnet.data.errors import encodings_sentence, left_out_sentence
+from linnet.data.errors import encodings_sentence, left_out_sentence, printable
 from linnet.errors import UsageError
 from linnet.files import step_of
 from linnet.gguf.file import GGUFFile
@@ -394,7 +394,7 @@ def _print(result: dict[str, Any]) -> None:
                 "margin": f"{margin}: what chosen answers are worth beside the base, less what rejected ones are",
                 "in training": _shorter_score(result.get("in_training"), "pairs"),
                 "took": words.duration(result["seconds"]),
-                "files": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"], printable(result["corpus"])),
             }
         )
     elif "loss" in result:
@@ -410,7 +410,7 @@ def _print(result: dict[str, Any]) -> None:
                 "bits/byte": "" if result["bits_per_byte"] is None else f"{result['bits_per_byte']:.5g}",
                 "in training": _shorter_score(result.get("in_training")),
                 "took": words.duration(result["seconds"]),
-                "files": left_out_sentence(result["left_out"]),
+                "files": left_out_sentence(result["left_out"], printable(result["corpus"])),
                 "encodings": encodings_sentence(result["encodings"]),
             }
         )

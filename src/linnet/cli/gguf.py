@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,7 @@ from linnet.gguf import AdapterFile, Card, GGUFError, GGUFFile, LocatedModel, fi
 from linnet.models.model_name import model_path
 
 _SHOWN = 5  # values of an array
+_LEAST_NAME, _LEAST_PATH = 20, 12  # columns of a terminal
 
 
 def inspect(
@@ -197,15 +199,29 @@ def models(*, runs: RunsFolder = None, json: AsJson = False) -> int:
     if json:
         print_json([{**dataclasses.asdict(file), "path": str(file.path), "about": _about(file)} for file in files])
     elif files:
-        room = max(20, width() // 2)
-        rows = [
-            (words.shorten_front(file.name, room), _about(file), words.size(file.bytes), file.place, str(file.path))
-            for file in files
-        ]
-        print_table(("model", "about", "size", "from", "file"), rows, right=(2,))
+        _print_models(files)
     else:
         print("No GGUF files in the runs, this folder, Hugging Face's, Ollama's, LM Studio's or llama.cpp's.")
     return 0
+
+
+def _print_models(files: Sequence[LocatedModel]) -> None:
+    """A row a file; where there is little room, of names and paths their ends, and no paths that tell nothing."""
+    facts = [(_about(file), words.size(file.bytes), file.place) for file in files]
+    columns = zip(("about", "size", "from"), *facts, strict=True)
+    room = width() - sum(2 + max(map(words.cells, column)) for column in columns) - 2
+    names, paths = [words.plain(file.name) for file in files], [words.plain(file.path) for file in files]
+    longest = max(map(words.cells, (*names, "model")))
+    of_name = min(longest, max(room // 2, room - max(map(words.cells, paths)), _LEAST_NAME))
+    head, right = ["model", "about", "size", "from"], (2,)
+    rows = [[words.shorten_front(name, of_name), *told] for name, told in zip(names, facts, strict=True)]
+    if room - of_name >= _LEAST_PATH:
+        head.append("file")
+        for row, path in zip(rows, paths, strict=True):
+            row.append(words.shorten_front(path, room - of_name))
+    print_table(head, rows, right=right)
+    if "file" not in head:
+        print(paint("no room for their files (--json has them)", "dim"))
 
 
 def _about(file: LocatedModel) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from linnet.board import words
-from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunNames, RunsFolder, choose_runs, open_store
+from linnet.cli.options import (
+    EVERY_RUN,
+    AsJson,
+    RunFilters,
+    RunNames,
+    RunsFolder,
+    choose_named_runs,
+    choose_runs,
+    open_store,
+)
 from linnet.cli.printing import print_json, print_table
 from linnet.cli.streams import lasting_output
 from linnet.errors import UsageError
@@ -34,7 +44,10 @@ def rename(
     if not words_:
         raise UsageError("rename needs a run and its new name: linnet rename llama-20260531-001 wide")
     *references, name = words_
-    chosen = _chosen(RunStore(runs), references, filters, "rename")
+    if not references and not filters:
+        example = f"linnet rename {shlex.quote(name)} wide {words.runs_flag(runs)}".rstrip()
+        raise UsageError(f"the new name is missing, or the run: {example}; `{words.listing(runs)}` lists runs")
+    chosen = choose_named_runs(RunStore(runs), references, filters, "rename")
     names = [_filled_in(name, run) for run in chosen]
     with lasting_output():  # a reader that has had enough (`| head`) leaves no half of the work undone
         for run, own in zip(chosen, names, strict=True):
@@ -73,7 +86,7 @@ def tag(
     """
     if not add and not remove:
         raise UsageError("tag needs --add TAG or --remove TAG: linnet tag latest --add keep")
-    chosen = _chosen(RunStore(runs), run, filters, "tag")
+    chosen = choose_named_runs(RunStore(runs), run, filters, "tag")
     with lasting_output():
         for tagged in chosen:
             tags = labels.tag(tagged, add, remove)
@@ -88,13 +101,13 @@ def archive(*run: RunNames, undo: bool = False, filters: RunFilters = EVERY_RUN,
     Args:
         undo: Put them back into the lists.
     """
-    chosen = _chosen(RunStore(runs), run, filters, "archive")
+    chosen = choose_named_runs(RunStore(runs), run, filters, "archive")
     with lasting_output():
         for archived in chosen:
             labels.archive(archived, not undo)
             print(f"{'listed again' if undo else 'archived'} {words.bounded(archived.id)}")
         if not undo:
-            print(f"`{words.listing(runs)} --archived` lists them")
+            print(f"`{words.listing(runs)} --where archived` lists them")
     return 0
 
 
@@ -122,7 +135,7 @@ def delete(
         return _undo(trash, run)
     if empty_trash:
         return _empty(trash, yes)
-    chosen = _chosen(store, run, filters, "delete")
+    chosen = choose_named_runs(store, run, filters, "delete")
     for doomed in chosen:
         if refusal := store.refusal(doomed, force=force):
             raise RunError(refusal)
@@ -161,7 +174,7 @@ def thin(
     """
     kept = Keep.parse(keep)
     store = RunStore(runs)
-    chosen = _chosen(store, run, filters, "thin")
+    chosen = choose_named_runs(store, run, filters, "thin")
     for chosen_run in chosen:
         if chosen_run.status == "live":
             raise RunError(f"run {chosen_run.id} is being written; it keeps its own checkpoints by --keep")
@@ -222,14 +235,6 @@ def du(*run: RunNames, filters: RunFilters = EVERY_RUN, json: AsJson = False, ru
 
 
 # -- what they share -----------------------------------------------------------------------------------------------
-
-
-def _chosen(store: RunStore, references: Sequence[str], filters: RunFilters, command: str) -> list[Run]:
-    """The runs that are named or fit; never all of them for want of a word."""
-    if not references and not filters:
-        listing = words.listing(store.root)
-        raise UsageError(f"{command} needs the name of a run, or --where and what fits; `{listing}` lists them")
-    return choose_runs(store, references, filters)
 
 
 def agreed(question: str, command: str) -> bool:

@@ -84,6 +84,14 @@ def choose_runs(store: RunStore, references: Sequence[str], filters: Filters) ->
     return chosen
 
 
+def choose_named_runs(store: RunStore, references: Sequence[str], filters: Filters, command: str) -> list[Run]:
+    """The runs that are named or fit; never all of them for want of a word."""
+    if not references and not filters:
+        listing = words.listing(store.root)
+        raise UsageError(f"{command} needs the name of a run, or --where and what fits; `{listing}` lists them")
+    return choose_runs(store, references, filters)
+
+
 def unless_off(value: object) -> str | None:
     """A default for `--help`; none where a flag is simply off, or where its text says what happens without it."""
     return None if value is None or value is False or value == () else str(value)

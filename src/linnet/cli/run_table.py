@@ -55,16 +55,14 @@ def print_columns(columns: Sequence[Cells], status: Sequence[str] = ()) -> None:
     print("\n".join(_GAP.join(row).rstrip() for row in zip(*padded, strict=True)))
 
 
-def print_cut(cut: Sequence[Cells], flag: str = "--columns", also: str = "--csv") -> None:
-    """Which columns were left out, the flag that shows some of them, and the one that has all."""
+def print_cut(cut: Sequence[Cells], how: str = "") -> None:
+    """Which columns were left out, and how to see them; by default the flags by which `runs` has some, or all."""
     if not cut:
         return
     labels = [column.label for column in cut]
     shown = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    examples = [name for column in cut for name in _typed(column)][:3]
-    if flag == "--key":
-        examples = [column.term.name for column in cut if column.term.kind == "metric"][:1] or ["loss"]
-    text = f"no room for {shown} ({flag} {shlex.quote(','.join(examples))} shows them; {also} all)"
+    examples = shlex.quote(",".join([name for column in cut for name in _typed(column)][:3]))
+    text = f"no room for {shown} ({how or f'--columns {examples} shows them; --csv all'})"
     print("\n".join(paint(line, "dim") for line in textwrap.wrap(text, width(), break_on_hyphens=False)))
 
 

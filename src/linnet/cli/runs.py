@@ -12,18 +12,28 @@ from cyclopts import Parameter
 
 from linnet.board import words
 from linnet.board.run_columns import chosen_terms, default_terms, labels_of, main_terms
-from linnet.cli.options import EVERY_RUN, AsJson, RunFilters, RunName, RunNames, RunsFolder, open_store
+from linnet.cli.completion import complete_run
+from linnet.cli.options import (
+    EVERY_RUN,
+    AsJson,
+    RunFilters,
+    RunNames,
+    RunsFolder,
+    choose_named_runs,
+    open_store,
+)
 from linnet.cli.printing import print_json
 from linnet.cli.run_table import group_json, is_measured, print_csv, print_groups, print_groups_csv, print_runs
+from linnet.cli.streams import lasting_output
 from linnet.errors import UsageError
-from linnet.runs import Run, RunStore, RunSummary, add_note
+from linnet.runs import Run, RunError, RunStore, RunSummary, add_note
 from linnet.runs.columns import Column, Term, split_columns, split_words
 from linnet.runs.family import FamilyMember, family_tree
 from linnet.runs.groups import group_by, sort_groups
 from linnet.runs.metric_names import goal_of
 from linnet.runs.selection import RunRecord, Selection, select
 
-_LABELS = ("name", "experiment", "group", "parent", "parent_step", "recipe", "tags")
+_LABELS = ("name", "experiment", "group", "parent", "parent_step", "recipe", "tags", "archived")
 
 
 def runs(
@@ -224,22 +234,39 @@ _ORDERS: dict[str, Callable[[RunRecord], Any]] = {
 }
 
 
-def note(run: RunName, /, *text: str, step: int | None = None, runs: RunsFolder = None) -> int:
-    """Add a remark to a run, while it trains or long after.
+def note(
+    *words_: Annotated[
+        str, Parameter(name="RUN… TEXT", help="The runs, then what to say, in quotes.", completer=complete_run)
+    ],
+    step: int | None = None,
+    filters: RunFilters = EVERY_RUN,
+    runs: RunsFolder = None,
+) -> int:
+    """Add a remark to runs, while they train or long after.
 
     Args:
-        text: What to say, in quotes.
         step: The step it is about.
     """
-    if not text:
-        example = f'linnet note {run} "what to say" {words.runs_flag(runs)}'.rstrip()
+    folder = words.runs_flag(runs)
+    if not words_:
+        raise UsageError('note needs a run and the text: linnet note latest "what to say"')
+    *references, text = words_
+    if not references and not filters:
+        example = f'linnet note {text} "what to say" {folder}'.rstrip()
         raise UsageError(f"the text of the note is missing: {example}")
-    if len(text) > 1:
-        example = f"linnet note {run} {shlex.quote(' '.join(text))} {words.runs_flag(runs)}".rstrip()
-        raise UsageError(f"put the note in quotes: {example}")
-    if not text[0].strip():
+    if not text.strip():
         raise UsageError("the note is empty")
-    noted = RunStore(runs).find(run)
-    add_note(noted, text[0], step)
-    print(f"noted on {words.bounded(noted.id)}")
+    store = RunStore(runs)
+    first, *others = references or [""]
+    try:
+        for reference in others:
+            store.find_all(reference)
+    except RunError:
+        example = f"linnet note {first} {shlex.quote(' '.join([*others, text]))} {folder}".rstrip()
+        raise UsageError(f"put the note in quotes: {example}") from None
+    chosen = choose_named_runs(store, references, filters, "note")
+    with lasting_output():
+        for noted in chosen:
+            add_note(noted, text, step)
+            print(f"noted on {words.bounded(noted.id)}")
     return 0

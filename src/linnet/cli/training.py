@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from linnet.board import words
 from linnet.cli.options import AsJson, RunName, RunsFolder
-from linnet.cli.printing import paint, paint_status, print_json, width
+from linnet.cli.printing import paint, paint_status, print_json, width, wrapped
 from linnet.cli.streams import complain, draw_over, lasting_output
 from linnet.files import step_of
 from linnet.gguf.card import read_card
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from linnet.recipes import Job, Training
     from linnet.recipes.fork import ForkPoint
     from linnet.recipes.restart import PreviousRun
+    from linnet.recipes.training import JobData
     from linnet.train.plan import Plan
     from linnet.train.progress import Outcome
 
@@ -76,19 +77,25 @@ def print_plan(job: Job, json: bool, fork: ForkPoint | None = None) -> int:
 
     shows = is_first_rank() and not json
     terminal = shows and sys.stdout.isatty()
+    left_out: list[str] = []
+
+    def on_data(data: JobData) -> None:
+        left_out.extend(map(words.flags, data.left_out))
+        for remark in data.remarks if shows else ():
+            print(paint(wrapped(words.flags(remark), max(20, width() - 1)), "dim"))
 
     def on_plan(plan: Plan) -> None:
         print("\n".join(plan_lines(plan)), flush=True)
         if terminal:
             draw_over(paint("time  a few steps on trial …", "dim"), sys.stdout)
 
-    plan = dry_run(job, preparing if shows else None, fork, on_plan if shows else None)
+    plan = dry_run(job, preparing if shows else None, fork, on_data, on_plan if shows else None)
     if terminal:
         draw_over("", sys.stdout)
     if shows:
         print(time_line(plan))
     elif is_first_rank():
-        print_json(plan.fields())
+        print_json({**plan.fields(), "left_out": left_out})
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from linnet.data.duplicates import Duplicates
 
 NAMED = 5  # files that a sentence names; the rest is counted
+_UNPACKED = "; unpack it to have it read"
+_NO_TEXT = (": not text: NUL bytes", ": a link to a folder, ", ": not a file that can be read")
+_IGNORED = (": ignored by ", ".gitignore: not followed")
 
 
 class DataError(LinnetError):
@@ -40,12 +44,29 @@ def printable(path: str | os.PathLike[str]) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def left_out_sentence(files: Sequence[str]) -> str:
-    """`2 files left out: a.gz: gzip …; b.txt: not UTF-8`; an empty string for none."""
+def mendable_first(files: Sequence[str]) -> list[str]:
+    """Files that were left out, by what their owner can do: mend or name them, unpack them, nothing, nothing meant."""
+
+    def help_of(file: str) -> int:
+        if any(reason in file for reason in _IGNORED):
+            return 3
+        if any(reason in file for reason in _NO_TEXT):
+            return 2
+        return int(file.endswith(_UNPACKED))
+
+    return sorted(files, key=help_of)
+
+
+def left_out_sentence(files: Sequence[str], corpus: str = "") -> str:
+    """`2 files left out: a.gz: gzip …; b.txt: not UTF-8`, those first that can be mended; an empty string for none.
+
+    `corpus`: for the command that lists the rest of many.
+    """
     if not files:
         return ""
-    further = f"; and {len(files) - NAMED} more" if len(files) > NAMED else ""
-    named = words.plain("; ".join(files[:NAMED]))
+    listed = f": linnet data show {shlex.quote(corpus)}" if corpus else ""
+    further = f"; and {len(files) - NAMED} more{listed}" if len(files) > NAMED else ""
+    named = words.plain("; ".join(mendable_first(files)[:NAMED]))
     return f"{len(files)} file{'s' if len(files) > 1 else ''} left out: {named}{further}"
 
 

@@ -180,7 +180,7 @@ class Preparation:
             return DataError(f"corpus {self.corpus.name}: {self.report.left_out[0]}; nothing is left to train on")
         content = "text" if self.chat_format is None else "answers"
         left_out = [f"{self.corpus.shown_name(number)}: {why}" for number, why in self.report.left_out.items()]
-        sentence = left_out_sentence([*self.corpus.left_out, *left_out])
+        sentence = left_out_sentence([*self.corpus.left_out, *left_out], printable(self.corpus.name))
         why = f" ({sentence})" if sentence else ""
         return DataError(f"corpus {self.corpus.name}: it holds no {content} to train on{why}")
 

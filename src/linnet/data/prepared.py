@@ -73,7 +73,7 @@ class Prepared:
             damage,
             self.note,
             self.remark_of_rows,
-            left_out_sentence(self.left_out),
+            left_out_sentence(self.left_out, self.record.corpus),
             encodings_sentence(self.encodings),
         ]
         if self.record.duplicates is not None:

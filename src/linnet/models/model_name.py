@@ -26,6 +26,8 @@ def find_model(
     """
     if isinstance(name, Run):
         return _checkpoint_of_run(name, of_run)
+    if not isinstance(name, str | os.PathLike):
+        raise UsageError(f"a model is named by a GGUF's path, a run or 'RUN@best': found {type(name).__name__}")
     name = os.fspath(name)
     path = expanded(name)
     if path.is_file():

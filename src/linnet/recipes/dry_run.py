@@ -27,17 +27,21 @@ def dry_run(
     job: Job,
     preparing: PrepareProgress | None = None,
     fork: ForkPoint | None = None,
+    on_data: Callable[[JobData], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
 ) -> Plan:
     """Read the data, build the model, try some steps on it, and throw it away: the plan, with its time.
 
-    `on_plan` has it before the steps, which may take minutes, still without the time.
+    `on_data` has the data as they were read, with what was left out of them. `on_plan` has the plan before the steps,
+    which may take minutes, still without the time.
     """
     ranks = join(job.settings.device)
     with ranks.together(), job.donor if job.donor is not None else nullcontext():
         recipe, data, hardware, job = prepare(job, preparing, fork, ranks)
         done = 0 if fork is None else fork.restore(recipe, data)[0].step
     require_same_training(recipe, data, job, ranks)
+    if on_data is not None:
+        on_data(data)
     plan = plan_of(recipe, data, job, hardware, done)
     if on_plan is not None:
         on_plan(plan)

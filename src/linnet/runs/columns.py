@@ -1,6 +1,6 @@
 """`Column`: one value of every run, by the words a person types for it, and what those words mean.
 
-- what every run has: `run`, `name`, `status`, `step`, `time`, `age` …
+- what every run has: `run`, `name`, `status`, `archived`, `step`, `time`, `age` …
 - a setting, by its dotted name or the last part of it: `config.lr`, `lr`
 - a metric: `loss` (its last value), `best(validation/loss)`, `loss@200`
 """
@@ -165,6 +165,7 @@ FIELDS: Mapping[str, Callable[[RunSummary], object]] = {
     "parent": lambda summary: summary.manifest.parent,
     "tag": lambda summary: summary.manifest.tags,
     "tags": lambda summary: summary.manifest.tags,
+    "archived": lambda summary: summary.manifest.archived,
     "step": lambda summary: summary.step,
     "time": lambda summary: summary.t,
     "seconds": lambda summary: summary.t,

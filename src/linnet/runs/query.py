@@ -2,7 +2,8 @@
 
 A comparison is a column ([columns.py]), an operator and a value: `<` `<=` `>` `>=` compare numbers; `=` `!=` numbers or
 words; `:` a word or a pattern (`tag:wide*`); `~` what a text contains. `and`, `or`, `not` and parentheses join them;
-comparisons side by side must all hold. What a run does not have, and NaN, fits no comparison.
+comparisons side by side must all hold. `archived` stands by itself. What a run does not have, and NaN, fits no
+comparison.
 """
 
 from __future__ import annotations
@@ -107,6 +108,7 @@ class Joined:
 
 
 Node = Comparison | Word | Joined
+ARCHIVED = Column("archived")  # what a run is or is not: it needs no operator
 NAMED = tuple(Column(name) for name in ("run", "name", "status", "recipe", "experiment", "group", "tags"))
 
 
@@ -223,6 +225,8 @@ class _Parser:
         operator = next((sign for sign in _OPERATORS if remaining.startswith(sign)), "")
         if not operator:
             word = self._text[begin:after]
+            if column == ARCHIVED and not self._words:
+                return Comparison(column, "=", "yes", None, begin)
             if self._words:
                 return Word(column.name if column == Column(column.name) else word)
             raise _error(self._text, begin, _missing_operator(word, remaining))

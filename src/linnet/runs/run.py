@@ -118,6 +118,16 @@ class Run(Shown):
         return self.manifest.experiment
 
     @property
+    def group(self) -> str | None:
+        """The group it belongs to, as seeds of one setting."""
+        return self.manifest.group
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the run it was forked from."""
+        return self.manifest.parent
+
+    @property
     def tags(self) -> LiveTags:
         """Its tags; `run.tags += ["good"]` adds one, as `linnet tag` does."""
         return LiveTags(lambda: self.manifest.tags, self._put_tags)
@@ -135,6 +145,11 @@ class Run(Shown):
     def config(self) -> dict[str, Any]:
         """Its hyper-parameters."""
         return self.manifest.config
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The figures that its writer declared to be the run's: `run.summary["best_accuracy"] = 0.97`."""
+        return self.manifest.summary
 
     @property
     def created_at(self) -> float:

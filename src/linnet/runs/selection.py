@@ -22,7 +22,7 @@ from linnet.runs.figure_reader import read_figures
 from linnet.runs.figures import FigureRequest, MetricFigures, Point
 from linnet.runs.metric_names import goal_of
 from linnet.runs.processes import in_processes
-from linnet.runs.query import UNREAD, Comparison, Query
+from linnet.runs.query import ARCHIVED, UNREAD, Comparison, Query
 from linnet.runs.run import Run
 from linnet.runs.settings import settings
 from linnet.runs.store import RunStore
@@ -35,7 +35,8 @@ _LOOKED_INTO = 20  # runs whose metrics are named in an error
 class Filters:
     """Which runs of a folder are meant; each that is given must fit. `where`: as a `Query` reads it.
 
-    `archived`: also runs that were taken out of the lists; those that are named are meant in any case.
+    `archived`: also runs that were taken out of the lists; those that are named, or asked for by `where`, are meant in
+    any case.
     """
 
     where: str | None = None
@@ -294,6 +295,8 @@ def select(
     filters = filters or Filters()
     filters.check()
     query = None if filters.where is None else Query(filters.where)
+    asked_for = query is not None and any(comparison.column == ARCHIVED for comparison in query.comparisons())
+    archived = bool(references or filters.archived or asked_for)
     if references:
         runs = {str(run.path): run.path for reference in references for run in store.find_all(reference)}
         folders = list(runs.values())
@@ -302,7 +305,7 @@ def select(
     records = [
         RunRecord(summary)
         for summary in store.summarize_all(folders)
-        if filters.fit_labels(summary) and (references or filters.archived or not summary.manifest.archived)
+        if filters.fit_labels(summary) and (archived or not summary.manifest.archived)
     ]
     if not references:
         records.sort(key=lambda record: (record.summary.manifest.created_at, record.summary.run_id))

@@ -100,18 +100,21 @@ class RunStore:
         return None
 
     def find(self, reference: str) -> Run:
-        """A run by `latest`, path, id, its own name, or the unique beginning, end or part of an id."""
+        """A run by `latest`, path, id, its own name, or the unique beginning, end or part of an id.
+
+        A pattern must fit one run alone.
+        """
         return Run.load(_only(self._folders_of(reference), reference))
 
     def find_all(self, reference: str) -> Sequence[Run]:
         """The runs that a pattern (`xor-*`) fits, oldest first; of any other reference, the one run that it means."""
-        folders = self._folders_of(reference, patterns=True)
+        folders = self._folders_of(reference)
         if not is_pattern(reference):
             return [Run.load(_only(folders, reference))]
         runs = [Run.load(folder) for folder in folders]
         return sorted(runs, key=lambda run: (run.created_at, run.id))
 
-    def _folders_of(self, reference: str, *, patterns: bool = False) -> Sequence[Path]:
+    def _folders_of(self, reference: str) -> Sequence[Path]:
         """The folders that a reference may mean: one, or several among which it cannot tell; an error for none."""
         if reference == "latest":
             run = self.latest()
@@ -139,7 +142,7 @@ class RunStore:
             or called(lambda name: name.startswith(reference))
             or [folder for folder in (path, self.root / path) if _is_run(folder)][:1]
         )
-        if not matches and patterns and is_pattern(reference):
+        if not matches and is_pattern(reference):
             named = {folder for folder, name in names.items() if fnmatchcase(name, reference)}
             fitting = {*called(lambda name: fnmatchcase(name, reference)), *named}
             matches = [folder for folder in folders if folder in fitting]
@@ -243,6 +246,9 @@ def _only(matches: Sequence[Path], reference: str) -> Path:
     if len(set(names)) < len(names):  # munin's experiments may hold runs of the same name
         names = [str(folder) for folder in matches]
     shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    if is_pattern(reference):
+        several = "`linnet compare`, `linnet plot` and `linnet metrics` take several"
+        raise RunError(f"the pattern {reference!r} fits {len(names)} runs, expected one: {shown}; {several}")
     raise RunError(f"{reference!r} could be any of {len(names)} runs: {shown}")
 
 

@@ -6,10 +6,10 @@ import math
 
 from linnet.board.curve import SMOOTHING, Curve, smooth
 from linnet.board.plot import BEST_MARK, range_of, ticks
-from linnet.board.terminal.spans import Line, cells, centered, cut, fill, justify, length, pad, safe
+from linnet.board.terminal.spans import Line, cells, centered, fill, justify, length, pad, safe
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
-from linnet.board.words import duration, number
+from linnet.board.words import duration, number, shorten_apart
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
@@ -133,11 +133,13 @@ def _numbers(board: Board, curves: list[chart.RunCurve], held_out: list[chart.Ru
     rows = [_facts(curve) for _, curve in (*curves, *held_out)]
     widths = {key: max(cells(row.get(key, "")) for row in rows) for row in rows for key in row}
     several = len(board.watched_runs) > 1
+    room = min(24, width // 4)
+    names = shorten_apart([safe(watched.title) for watched in board.watched_runs], room)
     for at, ((index, _), facts) in enumerate(zip((*curves, *held_out), rows, strict=True)):
         line: Line = [(" ", "")]
         sign, style = ("", "") if at < len(curves) else (chart.HELD_OUT, chart.style_of(index) if several else "run1")
         if several:
-            name = pad(cut(safe(board.watched_runs[index].title), 24), min(24, width // 4))
+            name = pad(names[index], room)
             line += [(f"{chart.LETTERS[index]}{sign or ' '}", chart.style_of(index)), (name, ""), (" ", "")]
         elif held_out:
             line += [(f"{sign or ' '} ", style)]

@@ -7,7 +7,7 @@ from linnet.board.terminal.spans import Line, cells, centered, cut, fit, justify
 from linnet.board.terminal.state import Board
 from linnet.board.terminal.views import chart
 from linnet.board.terminal.views.system import panel
-from linnet.board.words import number
+from linnet.board.words import number, shorten_apart
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
@@ -24,8 +24,9 @@ def _legend(board: Board, width: int) -> Line:
     """Which colour and letter is which run."""
     parts: list[Line] = []
     room = max(8, width // len(board.watched_runs) - 6)
-    for index, watched in enumerate(board.watched_runs):
-        style, name = chart.style_of(index), cut(safe(watched.title), room)
+    names = shorten_apart([safe(watched.title) for watched in board.watched_runs], room)
+    for index, (watched, name) in enumerate(zip(board.watched_runs, names, strict=True)):
+        style = chart.style_of(index)
         letter = (f" {chart.LETTERS[index]} ", f"{style}.block")
         parts.append([letter, (f" {name} ", style), status_span(watched.status, False)])
     return fit(_as_many_as_fit(parts, "  ", width), width)

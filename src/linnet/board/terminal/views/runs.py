@@ -21,8 +21,9 @@ _BEFORE = ("run", "status", "recipe", "experiment", "group", "tags", "step", "la
 _BEHIND = ("age", "curve")  # the columns of one's own stand between
 _SHORT_NAME = 24  # a run's name may be cut to this before a column is left out
 _CURVE = 24
-_KEPT = 3  # columns of one's own that are dropped last when there is no room; the others first
+_KEPT = 3  # settings that differ that are dropped last when there is no room; the others first
 _DROPPED = ("experiment", "group", "tags", "recipe", "age", "curve", "best")  # between them
+_DROPPED_LAST = ("step", "last", "age", "status")  # only for columns that somebody chose, also from the order by age
 
 
 def draw(board: Board, width: int, height: int) -> list[Line]:
@@ -40,7 +41,8 @@ def draw(board: Board, width: int, height: int) -> list[Line]:
     labels = labels_of(list(own.values()))
     heads = {name: safe(labels[term], 32) for name, term in own.items()}
     texts = [{**_texts(row, board.now()), **_own_texts(row, own)} for row in shown]
-    columns = board.columns = _columns(texts, heads, table.sort, width)
+    chosen = [term.column for term in table.chosen(board.run_table.rows)]
+    columns = board.columns = _columns(texts, heads, chosen, table.sort, width)
     right = {*_RIGHT, *(name for name, term in own.items() if is_right(term, [row.record for row in shown]))}
     lines.append(_head(board, heads, right))
     if missing := [heads[name] for name in own if name not in columns]:
@@ -124,22 +126,27 @@ def _age(seconds: float) -> str:
     return duration(seconds).split(".")[0] + " s" if seconds < 10 else duration(seconds)
 
 
-def _columns(texts: list[dict[str, str]], heads: dict[str, str], sort: str, width: int) -> dict[str, int]:
+def _columns(
+    texts: list[dict[str, str]], heads: dict[str, str], chosen: list[str], sort: str, width: int
+) -> dict[str, int]:
     """The widths of the columns that fit, in order; those that are empty everywhere are left out.
 
-    The one by which the list is sorted stays.
+    The one by which the list is sorted stays; those that were chosen stay before all others.
     """
     wide = {
         name: max([cells(heads.get(name, name)) + 1, _LEAST.get(name, 0), *(cells(text[name]) for text in texts)])
         for name in (*_BEFORE, *heads, *_BEHIND)
         if name in _LEAST or name in heads or any(text[name] for text in texts)
     }
-    room, own = width - 4, list(heads)
-    for name in (*reversed(own[_KEPT:]), *_DROPPED, *reversed(own[:_KEPT])):
+    room, own = width - 4, [name for name in heads if name not in chosen]
+    needless = [name for name in (*reversed(own[_KEPT:]), *_DROPPED, *reversed(own[:_KEPT])) if name != sort]
+    if chosen:
+        needless += [name for name in _DROPPED_LAST if name != sort or name == "age"]
+        needless += [name for name in reversed(heads) if name in chosen and name != sort]
+    for name in needless:
         if sum(wide.values()) + 2 * len(wide) - max(0, wide["run"] - _SHORT_NAME) <= room:
             break
-        if name != sort:
-            wide.pop(name, None)
+        wide.pop(name, None)
     spare = room - sum(wide.values()) - 2 * len(wide)
     wide["run"] = max(8, wide["run"] + min(0, spare))
     if "curve" in wide:
