@@ -152,7 +152,7 @@ def measure_spikes(bench: Bench) -> None:
     drawn = bench.play("spikes drawn", "spikes_drawn", root=root, run=run)
     for what, found in (
         ("sent, widths 400 to 2,000, 20 levels of zoom", sent),
-        ("drawn, widths 400 and 2,000, 4 levels", drawn),
+        ("drawn, widths 400 and 2,000, 4 levels and 1 to 2 rows a pixel", drawn),
     ):
         report.row(f"spikes missed of {found['asked']:,} looked at: {what}", found["missed"], None, "spikes")
         share = spikes * (1 - found["missed"] / found["asked"])

@@ -17,6 +17,7 @@ from web_open import STEPS, run_of
 WIDTHS = (400, 800, 1200, 1600, 2000)
 LEVELS = 20  # of zoom, each half of the one before: from a million steps to one
 DRAWN_WIDTHS, DRAWN_LEVELS = (400, 2000), (0, 3, 7, 11)
+ROWS_A_PIXEL = (1.05, 1.25, 1.5, 2.0)  # zooms in which a column has no band, or hardly one, to show what is in it
 
 
 def spikes_sent(root: str, run: str) -> dict[str, Any]:
@@ -25,7 +26,7 @@ def spikes_sent(root: str, run: str) -> dict[str, Any]:
     with boards.serve(boards.LINNET, root) as served:
         for points in WIDTHS:
             for level in range(LEVELS):
-                for low, high, steps in _windows(level):
+                for low, high, steps in _windows(STEPS / 2**level):
                     ask = f"api/series?runs={run}&keys=loss&from={low}&to={high}&points={points}"
                     with urllib.request.urlopen(served.address + ask, timeout=60) as response:
                         counted = _spikes_in(response.read(), steps)
@@ -33,9 +34,8 @@ def spikes_sent(root: str, run: str) -> dict[str, Any]:
     return {"asked": asked, "missed": missed}
 
 
-def _windows(level: int) -> Iterator[tuple[float, float, list[int]]]:
-    """The stretches at a level of zoom that have spikes in them, and their steps: halves, quarters, eighths …"""
-    across = STEPS / 2**level
+def _windows(across: float) -> Iterator[tuple[float, float, list[int]]]:
+    """Of the stretches of so many steps that follow each other, those that have spikes in them, and their steps."""
     for number in sorted({math.floor((step - 1) / across) for step in workload.SPIKES}):
         low, high = 1 + number * across, 1 + (number + 1) * across
         yield low, high, [step for step in workload.SPIKES if low <= step <= high]
@@ -88,13 +88,13 @@ def spikes_drawn(root: str, run: str) -> dict[str, Any]:
         for width in DRAWN_WIDTHS:
             frame = page.evaluate("innerWidth - document.querySelector('.chart-surface').clientWidth + 56")
             page.set_viewport_size({"width": width + frame, "height": 900})
-            for level in DRAWN_LEVELS:
-                for low, high, steps in _windows(level):
+            for across in (*(STEPS / 2**level for level in DRAWN_LEVELS), *(width * rows for rows in ROWS_A_PIXEL)):
+                for low, high, steps in _windows(across):
                     page.evaluate(
                         "(range) => { location.hash = `${location.hash.split('&range')[0]}${range}`; }",
-                        "" if level == 0 else f"&range={low:.10g}:{high:.10g}",
+                        "" if across == STEPS else f"&range={low:.10g}:{high:.10g}",
                     )
-                    wanted = "all" if level == 0 else f"{float(f'{low:.10g}'):.10g}:{float(f'{high:.10g}'):.10g}"
+                    wanted = "all" if across == STEPS else f"{float(f'{low:.10g}'):.10g}:{float(f'{high:.10g}'):.10g}"
                     browser.until(page, "(x) => document.querySelector('.chart-surface').dataset.drawnX === x", wanted)
                     page.wait_for_timeout(50)
                     places = [(step - low) / (high - low) for step in steps]

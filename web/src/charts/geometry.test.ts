@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Series } from "../data/series";
-import { bandPath, linePath, Mapping, type PathSink, rowsInside, spikePath } from "./geometry";
+import { bandPath, linePath, Mapping, type PathSink, rowPath, rowsInside, spikePath } from "./geometry";
 import type { Scale } from "./scale";
 import { madeTrace, Trace } from "./trace";
 
@@ -25,12 +25,14 @@ const made = (y: number[], x = y.map((_, at) => at)) => {
   return madeTrace({ run: "a", key: "loss" }, { from: 0, to: y.length, points: y.length }, columns);
 };
 
-/** `rows` values with one-step spikes, reduced to columns as the server does. */
-function reduced(rows: number, points: number, spikes: number[]): Trace {
+/** `rows` values with one-step spikes, reduced to columns as the server does. `alpha`: of a smoothed line, 1 for none. */
+function reduced(rows: number, points: number, spikes: number[], alpha = 1): Trace {
   const low = new Float32Array(points).fill(Number.POSITIVE_INFINITY);
   const high = new Float32Array(points).fill(Number.NEGATIVE_INFINITY);
   const mean = new Float32Array(points);
+  const smooth = new Float32Array(points);
   const counts = new Float32Array(points);
+  let average = 1;
   const spiked = new Set(spikes);
   for (let row = 0; row < rows; row++) {
     const column = Math.floor((row * points) / rows);
@@ -38,9 +40,13 @@ function reduced(rows: number, points: number, spikes: number[]): Trace {
     low[column] = Math.min(low[column] ?? 0, value);
     high[column] = Math.max(high[column] ?? 0, value);
     mean[column] = (mean[column] ?? 0) + value;
+    average += alpha * (value - average);
+    smooth[column] = (smooth[column] ?? 0) + average;
     counts[column] = (counts[column] ?? 0) + 1;
   }
-  for (let column = 0; column < points; column++) mean[column] = (mean[column] ?? 0) / (counts[column] ?? 1);
+  for (const sums of [mean, smooth]) {
+    for (let column = 0; column < points; column++) sums[column] = (sums[column] ?? 0) / (counts[column] ?? 1);
+  }
   const series: Series = {
     run: "a",
     key: "loss",
@@ -50,7 +56,7 @@ function reduced(rows: number, points: number, spikes: number[]): Trace {
     exact: false,
     rows: points,
     total: rows,
-    columns: { low, high, mean },
+    columns: alpha < 1 ? { low, high, mean, smooth } : { low, high, mean },
     position: rows,
     ema: null,
     last: null,
@@ -58,7 +64,7 @@ function reduced(rows: number, points: number, spikes: number[]): Trace {
     resumes: [],
     marks: [],
   };
-  return new Trace(series, { from: 0, to: rows, points }, 1);
+  return new Trace(series, { from: 0, to: rows, points }, alpha);
 }
 
 describe("no spike is lost", () => {
@@ -76,6 +82,62 @@ describe("no spike is lost", () => {
       expect(band.points.some(near)).toBe(true);
       expect(strokes.points.some(near)).toBe(true);
     }
+  });
+
+  describe.each([0.6, 0.99])("nor behind a line that is smoothed by %d", (smoothing) => {
+    test.each([1.02, 1.16, 1.49, 1.75, 2])("where a column holds %d rows", (rowsPerColumn) => {
+      const width = 604;
+      const rows = Math.round(width * rowsPerColumn);
+      const few = Array.from({ length: 20 }, (_, at) => Math.round(((at + 0.5) * rows) / 20));
+      const trace = reduced(rows, width, few, 1 - smoothing);
+      const mapping = new Mapping(scale(0, rows), scale(0, 11), { ...BOX, width });
+      const raw = new Recorder();
+      rowPath(raw, trace, mapping, ...rowsInside(trace, mapping));
+      bandPath(raw, trace, mapping, ...rowsInside(trace, mapping));
+      const strokes = new Recorder();
+      spikePath(strokes, trace, mapping);
+      const top = mapping.toY(10) + 0.01;
+      for (const step of few) {
+        const near = ([x, y]: [number, number]) => Math.abs(x - mapping.toX(step)) <= 1 && y <= top;
+        expect(raw.points.some(near)).toBe(true); // of a column of several rows, in the band
+        expect(strokes.points.some(near)).toBe(true);
+      }
+      expect(trace.spikes.length).toBeLessThanOrEqual(2 * few.length); // also the row from which the line comes back
+    });
+  });
+
+  test("where columns hold one row or two, every row is on the line behind a smoothed one", () => {
+    const columns = {
+      low: Float32Array.from([1, 5, 2, 1, 1]),
+      high: Float32Array.from([1, 5, 4, 3, 3]),
+      mean: Float32Array.from([1, 5, 3, 2, 2]),
+      smooth: Float32Array.from([2, 2, 2, 2, 2]),
+    };
+    const other = {
+      key: "loss",
+      goal: null,
+      superseded: false,
+      inherited: null,
+      rows: 5,
+      ema: null,
+      last: null,
+      best: null,
+    };
+    const trace = new Trace(
+      { ...other, run: "a", exact: false, total: 8, columns, position: 8, resumes: [], marks: [] },
+      { from: 0, to: 5, points: 5 },
+      0.4,
+    );
+    const recorder = new Recorder();
+    rowPath(recorder, trace, new Mapping(scale(0, 5), scale(0, 5), BOX), 0, trace.length);
+    // The last two columns have a band, and need no line.
+    expect(recorder.points.map(([x, y]) => [x / 20 - 0.5, 5 - y / 20])).toEqual([
+      [0, 1],
+      [1, 5],
+      [2, 2],
+      [2, 4],
+    ]);
+    expect(recorder.strokes).toBe(1);
   });
 
   test("nor by a line with many more rows than pixels", () => {

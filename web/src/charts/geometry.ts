@@ -148,6 +148,37 @@ export function bandPath(sink: PathSink, trace: Trace, mapping: Mapping, first: 
   }
 }
 
+/**
+ * The rows of a thinned trace where columns hold a single one, with the columns beside them from least to greatest
+ * value. Such a column has no height: the band shows nothing there, and a smoothed line is not where the row is.
+ */
+export function rowPath(sink: PathSink, trace: Trace, mapping: Mapping, first: number, end: number): void {
+  const { low, high } = trace;
+  const gap = trace.columnWidth * 1.5;
+  const isSingle = (row: number) => row >= first && row < end && low[row] === high[row];
+  let pen = false;
+  let before = Number.NaN;
+  for (let row = first; row < end; row++) {
+    const x = trace.x[row] ?? Number.NaN;
+    const px = mapping.toX(x);
+    const top = mapping.toY(high[row] ?? Number.NaN);
+    const bottom = mapping.toY(low[row] ?? Number.NaN);
+    const single = isSingle(row);
+    const joined = single || isSingle(row - 1);
+    if (Number.isNaN(px + top) || !(joined || isSingle(row + 1))) {
+      pen = false;
+      continue;
+    }
+    if (pen && (!joined || (x - before > gap && hasBreak(trace, before, x)))) pen = false;
+    const start = Number.isNaN(bottom) ? top : bottom;
+    if (pen) sink.lineTo(px, start);
+    else sink.moveTo(px, start);
+    if (!single) sink.lineTo(px, top);
+    pen = true;
+    before = x;
+  }
+}
+
 /** A stroke from the line to the extreme of each row that sticks out. */
 export function spikePath(sink: PathSink, trace: Trace, mapping: Mapping): void {
   for (const row of trace.spikes) {

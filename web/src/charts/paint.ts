@@ -1,5 +1,5 @@
 /** How traces look on a canvas. */
-import { bandPath, linePath, type Mapping, rowsInside, spikePath } from "./geometry";
+import { bandPath, linePath, type Mapping, rowPath, rowsInside, spikePath } from "./geometry";
 import type { Trace } from "./trace";
 
 /** A trace and how it is drawn. */
@@ -86,7 +86,7 @@ export function paintTrace(
   context.globalAlpha = 1;
 }
 
-/** How far the rows of a column go; of a smoothed line whose columns are single rows, those rows. */
+/** How far the rows of a column go; of a smoothed line where columns are single rows, those rows. */
 function paintBand(
   context: CanvasRenderingContext2D,
   { trace, spread }: StyledTrace,
@@ -97,17 +97,20 @@ function paintBand(
   end: number,
 ): void {
   if (trace.superseded) return;
-  context.beginPath();
-  if (trace.low !== trace.mean) {
+  const thinned = trace.low !== trace.mean;
+  if (thinned) {
     context.globalAlpha = bandOpacity(traces, spread);
+    context.beginPath();
     bandPath(context, trace, mapping, first, end);
     context.fill();
-  } else if (trace.smooth) {
-    context.globalAlpha = traces > MANY ? 0.12 : 0.28;
-    context.lineWidth = ratio;
-    linePath(context, trace, trace.mean, mapping, first, end);
-    context.stroke();
   }
+  if (trace.smooth === null) return;
+  context.globalAlpha = traces > MANY ? 0.12 : 0.28;
+  context.lineWidth = ratio;
+  context.beginPath();
+  if (thinned) rowPath(context, trace, mapping, first, end);
+  else linePath(context, trace, trace.mean, mapping, first, end);
+  context.stroke();
 }
 
 function paintLine(

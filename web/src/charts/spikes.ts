@@ -5,17 +5,22 @@ const SPIKE = 6; // times the usual height of the band beside it
 const NEIGHBOURS = 12; // columns on either side that say what is usual
 const MOST_SPIKES = 200;
 
-/** Rows at which the band reaches much farther from the line than it does on average beside them. */
+/**
+ * Rows that reach much farther from the line than those beside them do on average: of a column the least and the
+ * greatest from its mean, of a single row its value from the smoothed line.
+ */
 export function findSpikes(trace: Trace): number[] {
-  const { length, low, high, mean, exact } = trace;
+  const { length, low, high, mean, line, exact } = trace;
   const rows: number[] = [];
   if (exact && trace.smooth === null) return rows; // the line itself shows them
-  const centre = exact ? trace.line : mean;
   let sum = 0;
   let amount = 0;
   const reach = (at: number) => {
-    const middle = centre[at] ?? 0;
-    const extent = Math.max((high[at] ?? 0) - middle, middle - (low[at] ?? 0));
+    const least = low[at] ?? 0;
+    const most = high[at] ?? 0;
+    // Not from the smoothed line where the column has a mean: in heavy smoothing it lags, as far as a spike reaches.
+    const middle = (least === most ? line[at] : mean[at]) ?? 0;
+    const extent = Math.max(most - middle, middle - least);
     return Number.isFinite(extent) ? extent : 0;
   };
   for (let at = 0; at < Math.min(NEIGHBOURS, length); at++, amount++) sum += reach(at);

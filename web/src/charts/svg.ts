@@ -1,6 +1,6 @@
 /** A chart as SVG, written from the same numbers as the one on the screen. */
 import { type Figure, layOut, type Picture, SWATCH } from "./figure";
-import { bandPath, linePath, type PathSink, rowsInside, spikePath } from "./geometry";
+import { bandPath, linePath, type PathSink, rowPath, rowsInside, spikePath } from "./geometry";
 import { bandOpacity, DASH, FAINT, FAINT_WIDTH, lineWidth, MOST_BANDS, type StyledTrace } from "./paint";
 
 class PathText implements PathSink {
@@ -64,16 +64,20 @@ function traceSvg(styled: StyledTrace, { mapping }: Figure, traces: number): str
   const colour = escaped(styled.colour);
   const [first, end] = rowsInside(trace, mapping);
   const parts: string[] = [];
-  if (trace.low !== trace.mean && !trace.superseded && traces <= MOST_BANDS) {
+  const thinned = trace.low !== trace.mean;
+  const hasBand = !trace.superseded && traces <= MOST_BANDS;
+  if (thinned && hasBand) {
     const band = new PathText();
     bandPath(band, trace, mapping, first, end);
     parts.push(
       `<path d="${band.text}" fill="${colour}" fill-opacity="${bandOpacity(traces, styled.spread).toFixed(3)}"/>`,
     );
-  } else if (trace.smooth && !trace.superseded && traces <= MOST_BANDS) {
+  }
+  if (trace.smooth && hasBand) {
     const raw = new PathText();
-    linePath(raw, trace, trace.mean, mapping, first, end);
-    parts.push(`<path d="${raw.text}" stroke="${colour}" stroke-opacity="0.28"/>`);
+    if (thinned) rowPath(raw, trace, mapping, first, end);
+    else linePath(raw, trace, trace.mean, mapping, first, end);
+    if (raw.text) parts.push(`<path d="${raw.text}" stroke="${colour}" stroke-opacity="0.28"/>`);
   }
   if (!styled.spread) {
     const spikes = new PathText();
