@@ -177,6 +177,32 @@ def test_runs_are_compared(page: Page, server: Server) -> None:
     expect(settings).not_to_contain_text("batch")
 
 
+@pytest.mark.parametrize("size", [(390, 844), (1440, 900)])
+def test_no_page_is_larger_than_the_screen_it_scrolls_in(
+    browser: Browser, server: Server, runs: Path, size: tuple[int, int]
+) -> None:
+    settings = {f"setting_{at}": at for at in range(40)}
+    for at in range(6):  # with so many, settings are correlated with the result
+        config = {**settings, "lr": 1e-4 * (at + 1), "seed": at}
+        write(runs / f"sweep-{at}", training(0.1 * at), **{**ABOUT, "config": config})
+    sweep = ",".join(f"sweep-{at}" for at in range(6))
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]})
+    sizes = (
+        "[document.documentElement, document.querySelector('.page')].map((box) => [box.scrollWidth, box.scrollHeight])"
+    )
+    for address in (*PAGES, f"#/compare?runs={sweep}", "#/run/sweep-1/config"):
+        page.goto("about:blank")  # else only the address changes, and nothing is waited for
+        page.goto(f"{server.address}{address}")
+        page.wait_for_load_state("networkidle")
+        if sweep in address:
+            expect(page.locator(".correlations")).to_be_attached()
+        (width, height), (width_inside, _) = page.evaluate(sizes)
+        assert width <= size[0], f"{address} is {width} wide"
+        assert height <= size[1], f"{address} is {height} high"
+        assert width_inside <= size[0], f"{address} is {width_inside} wide inside"
+    page.close()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_page_is_fit_for_a_phone_and_for_a_screen_reader_and_runs_no_script_of_a_run(
     browser: Browser, server: Server, theme: Any

@@ -38,32 +38,35 @@ export function CorrelationTable({ comparison, taken }: { comparison: Comparison
         </p>
       ) : (
         <>
-          <table class="correlations">
-            <thead>
-              <tr>
-                <th scope="col">setting</th>
-                <th scope="col" class="num">
-                  correlation
-                </th>
-                <th scope="col" class="centre">
-                  <span class="unseen">as a bar from</span> −1 <span class="correlation-gap" /> 0{" "}
-                  <span class="correlation-gap" /> 1
-                </th>
-                <th scope="col">95 % interval</th>
-                <th scope="col" class="num">
-                  runs
-                </th>
-                <th scope="col">
-                  <span class="unseen">what may be said</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {known.slice(0, MOST_ROWS).map((row) => (
-                <Row key={row.name} row={row} goal={metric.goal} />
-              ))}
-            </tbody>
-          </table>
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reached by the keyboard */}
+          <section class="correlation-table" tabIndex={0} aria-label="Correlation of each setting">
+            <table class="correlations">
+              <thead>
+                <tr>
+                  <th scope="col">setting</th>
+                  <th scope="col" class="num">
+                    correlation
+                  </th>
+                  <th scope="col" class="centre">
+                    <span class="unseen">as a bar from</span> −1 <span class="correlation-gap" /> 0{" "}
+                    <span class="correlation-gap" /> 1
+                  </th>
+                  <th scope="col">95 % interval</th>
+                  <th scope="col" class="num">
+                    runs
+                  </th>
+                  <th scope="col">
+                    <span class="unseen">what may be said</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {known.slice(0, MOST_ROWS).map((row) => (
+                  <Row key={row.name} row={row} goal={metric.goal} />
+                ))}
+              </tbody>
+            </table>
+          </section>
           <p class="faint">
             What goes together need not be a cause; settings that were changed together cannot be told apart.
             {known.length > 1 &&
