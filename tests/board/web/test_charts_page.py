@@ -306,3 +306,35 @@ def test_an_axis_that_a_metric_does_not_tell_is_said(page: Page, served: str, ro
     look(page, served, "#/charts?runs=plain")
     page.goto(served + "#/charts?runs=plain&x=tokens")
     expect(page.get_by_text("no rows that tell of tokens")).to_be_visible()
+
+
+def test_a_chart_stays_selected_where_it_is_pinned_and_after_it_filled_the_page(
+    page: Page, served: str, runs: Path
+) -> None:
+    look(page, served)
+    selected = "document.activeElement.closest('.chart-cell')?.dataset.key ?? null"
+    page.locator('[data-key="grad_norm"]').focus()
+    page.keyboard.press("p")
+    expect(page.locator(".chart-cell").first).to_have_attribute("data-key", "grad_norm")
+    assert page.evaluate(selected) == "grad_norm"
+    page.keyboard.press("p")
+    expect(page.locator(".chart-cell").first).to_have_attribute("data-key", "loss")
+    assert page.evaluate(selected) == "grad_norm"
+    page.keyboard.press("Enter")
+    expect(page.locator(".full-chart")).to_be_focused()
+    page.keyboard.press("]")
+    other = page.locator(".full-chart h2")
+    expect(other).not_to_have_text("grad_norm")
+    turned_to = other.inner_text()
+    page.keyboard.press("[")
+    expect(other).to_have_text("grad_norm")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"[data-key=loss] {DRAWN}")
+    assert page.evaluate(selected) == "grad_norm"
+    page.keyboard.press("Enter")
+    page.keyboard.press("]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(f"[data-key=loss] {DRAWN}")
+    assert page.evaluate(selected) == turned_to
+    page.keyboard.press("h")
+    expect(page.locator(f'[data-key="{turned_to}"]')).to_have_count(0)

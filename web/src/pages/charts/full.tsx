@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 import { Chart } from "../../charts/chart";
 import { ChartTable } from "../../charts/chart-table";
 import { exportItems } from "../../charts/export";
@@ -10,6 +10,7 @@ import type { ChartSurface } from "../../charts/surface";
 import { useCommands } from "../../keys";
 import { problem } from "../../ui/toast";
 import type { ChartEntry } from "./chart-list";
+import { awaitChart } from "./selection";
 import "./full.css";
 
 export interface FullChartProps {
@@ -60,6 +61,7 @@ export function FullChart({ entry, runs, settings, onClose, onTurn }: FullChartP
   useEffect(() => {
     document.querySelector<HTMLElement>(".full-chart")?.focus();
   }, []);
+  useLayoutEffect(() => awaitChart(entry.key), [entry.key]);
   return (
     <section class="full-chart" tabIndex={-1} aria-label={`${entry.key} on the whole screen`}>
       <header>

@@ -13,6 +13,7 @@ import { LatestSamples } from "./latest-samples";
 import { useMetrics } from "./metrics";
 import { preferences, restorePreferences } from "./preferences";
 import { Section } from "./section";
+import { awaitChart } from "./selection";
 import { ChartControls, ChartFilters } from "./toolbar";
 import "./grid.css";
 
@@ -75,6 +76,9 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
     observer.observe(element);
     return () => observer.disconnect();
   }, [isOpened]);
+  useLayoutEffect(() => {
+    if (!isOpened) awaitChart(null); // after the charts: what none of them is will not come
+  });
   const axes: Axis[] = known.length ? [...new Set(known.flatMap((run) => run.axes))] : ["step"];
   const axisNames = axes.join();
   const controls = useMemo(() => <ChartControls axes={axes} />, [axisNames]);

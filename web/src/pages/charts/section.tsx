@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ChartCard } from "../../charts/card";
 import { GripIcon } from "../../charts/icons";
 import type { ChartSubject } from "../../charts/styling";
@@ -7,7 +7,7 @@ import { count, plural } from "../../words";
 import type { ChartEntry, ChartSection } from "./chart-list";
 import { dragHandle, resizeHandle } from "./handles";
 import { preferences, sizeOf, toggleConstants, toggleFolded, toggleHidden, togglePinned } from "./preferences";
-import { surfaces } from "./selection";
+import { awaitChart, surfaces, welcomeChart } from "./selection";
 
 const AT_ONCE = 60; // charts: a model may have a metric for each of its thousand tensors
 
@@ -87,12 +87,22 @@ interface CellProps extends Omit<SectionProps, "section"> {
 /** A chart in its place of the grid: it can be moved, resized, pinned, hidden. */
 function Cell({ entry, members, runs, settings, columns, main, legend, onFullScreen }: CellProps) {
   const { key } = entry;
+  const cell = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const element = cell.current;
+    if (!element) return;
+    welcomeChart(key, element);
+    return () => {
+      if (element.contains(document.activeElement)) awaitChart(key); // it goes to another section, as when it is pinned
+    };
+  }, []);
   const size = sizeOf(key, key === main, columns);
   const across = Math.min(size.columns, columns);
   const rows = size.rows;
   const label = `${key}${entry.constant === null ? "" : `, constant ${entry.constant}`}`;
   return (
     <div
+      ref={cell}
       class={entry.hidden || entry.constant !== null ? "chart-cell pale" : "chart-cell"}
       role="group"
       aria-label={label}

@@ -26,6 +26,20 @@ export function focusChart(key: string): void {
     ?.focus();
 }
 
+let awaited: string | null = null; // the chart that had the focus, and will be drawn in another place
+
+/** The focus goes to this chart when it stands in its next place: where it has moved to, or behind one on the whole page. */
+export function awaitChart(key: string | null): void {
+  awaited = key;
+}
+
+/** Gives an awaited chart the focus, unless something else took it. */
+export function welcomeChart(key: string, cell: HTMLElement): void {
+  if (awaited !== key) return;
+  awaited = null;
+  if (document.activeElement === null || document.activeElement === document.body) cell.focus();
+}
+
 /** The n-th chart of the page, from 1. */
 export function chartNumber(n: number): string | null {
   return cells()[n - 1]?.dataset.key ?? null;
