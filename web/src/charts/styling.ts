@@ -25,7 +25,7 @@ export function styledTraces(set: TraceSet, subject: ChartSubject, view: ChartVi
   const groupBy = view.groupBy.value;
   if (groupBy) {
     const groups = groupRuns(runs, subject.settings, groupBy);
-    return keys.flatMap((key) => groups.flatMap((group, at) => groupLine(set, subject, view, key, group, at)));
+    return keys.flatMap((key) => groups.flatMap((group) => groupLine(set, subject, view, key, group)));
   }
   const several = keys.length > 1 && keys.some((key) => !heldOut.has(key) && key !== keys[0]);
   return set.traces.map((trace) => {
@@ -50,22 +50,29 @@ function groupLine(
   view: ChartView,
   key: string,
   group: RunGroup,
-  at: number,
 ): StyledTrace[] {
   const members = set.traces.filter((trace) => trace.key === key && trace.grows && group.runs.includes(trace.run));
   if (!members.length) return [];
-  const [only] = group.runs;
   const isHeldOut = heldOut.has(key) && keys.length > 1;
-  const size = group.runs.length > 1 ? ` (${group.runs.length})` : "";
   return [
     {
       trace: meanTrace(members, group, set.grid, view.spread.value),
-      label: `${group.label}${size}${isHeldOut ? ", held out" : ""}`,
-      colour: group.runs.length === 1 && only ? paintOf(only) : paletteColour(at),
+      label: `${groupName(group)}${isHeldOut ? ", held out" : ""}`,
+      colour: groupColour(group),
       dashed: isHeldOut,
       spread: group.runs.length > 1,
     },
   ];
+}
+
+/** What a group is called where it is one of several. */
+export function groupName({ label, runs }: RunGroup): string {
+  return runs.length > 1 ? `${label} (${runs.length})` : label;
+}
+
+/** That of its first run: any other would be the colour of a run of another group. */
+export function groupColour({ runs: [first] }: RunGroup): string {
+  return first === undefined ? token("ghost") : paintOf(first);
 }
 
 /** The trace that has the best value of a metric. */

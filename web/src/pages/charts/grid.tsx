@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { flag, pageParam, text } from "../../address";
 import { feed } from "../../charts/board-feed";
-import { differingSettings } from "../../charts/spread";
+import { differingSettings, groupRuns } from "../../charts/spread";
+import { boardView } from "../../charts/view";
 import { known as rows } from "../../data/state";
 import type { Axis } from "../../data/types";
 import { Empty } from "../../ui/empty";
@@ -61,6 +62,7 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
     [metrics],
   );
   const words = filterWords.value;
+  const groupBy = boardView.groupBy.value;
   const sections = chartSections(known, preferences.value, { words, showHidden });
   const main = mainMetric([...new Set(known.flatMap((run) => run.metrics.map(({ key }) => key)))]);
   const entries = sections.flatMap(({ charts, constants, hidden }) => [...charts, ...constants, ...hidden]);
@@ -124,6 +126,7 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
         words={words}
         onWords={(typed) => filterWords.replace(typed)}
         settings={differingSettings(runs, settings)}
+        groups={groupBy && known.length ? groupRuns(runs, settings, groupBy) : []}
         legend={withLegend.value}
         onLegend={(on) => {
           withLegend.value = on;

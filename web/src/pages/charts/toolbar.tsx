@@ -1,13 +1,16 @@
-import type { Spread } from "../../charts/spread";
+import type { RunGroup, Spread } from "../../charts/spread";
 import { ALL_BUT_SEED } from "../../charts/spread";
+import { groupColour, groupName } from "../../charts/styling";
 import { AXES, setAxis, boardView as view } from "../../charts/view";
 import { Zoomed } from "../../charts/zoomed";
+import { nameOf } from "../../data/state";
 import type { Axis } from "../../data/types";
 import { Segmented, Toggle } from "../../ui/segmented";
 import { Slider } from "../../ui/slider";
 import "./toolbar.css";
 
 const SHORT: Partial<Record<Axis, string>> = { "wall time": "wall", "relative time": "time" };
+const MOST_GROUPS = 12;
 const NO_MEAN = "";
 
 /** For the header: axis, smoothing, log scale. */
@@ -64,12 +67,14 @@ export interface ChartFiltersProps {
   onWords(words: string): void;
   /** Settings in which the runs differ. */
   settings: readonly string[];
+  /** Of the runs, where the mean of each is drawn. */
+  groups: readonly RunGroup[];
   legend: boolean;
   onLegend(on: boolean): void;
 }
 
 /** Below the header: names to look for, groups, and what else charts show. */
-export function ChartFilters({ words, onWords, settings, legend, onLegend }: ChartFiltersProps) {
+export function ChartFilters({ words, onWords, settings, groups, legend, onLegend }: ChartFiltersProps) {
   const groupBy = view.groupBy.value;
   return (
     <search class="chart-filters">
@@ -126,6 +131,17 @@ export function ChartFilters({ words, onWords, settings, legend, onLegend }: Cha
       <Toggle label="clip" on={view.clip.value} onChange={(on) => setFlag("clip", on)} />
       <Toggle label="resumes" on={view.superseded.value} onChange={(on) => setFlag("superseded", on)} />
       <Toggle label="legend" on={legend} onChange={onLegend} />
+      {groups.length > 0 && (
+        <ul class="chart-groups" aria-label="groups of runs">
+          {groups.slice(0, MOST_GROUPS).map((group) => (
+            <li key={group.label} style={{ "--run": groupColour(group) }} title={group.runs.map(nameOf).join(", ")}>
+              <i class="legend-line" aria-hidden="true" />
+              <span class="clip">{groupName(group)}</span>
+            </li>
+          ))}
+          {groups.length > MOST_GROUPS && <li class="faint">and {groups.length - MOST_GROUPS} more</li>}
+        </ul>
+      )}
     </search>
   );
 }
