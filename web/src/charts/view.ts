@@ -9,7 +9,7 @@ export const AXES: readonly Axis[] = ["step", "tokens", "epoch", "wall time", "r
 /** What `S` goes through: the weights of the past that are the terminal board's off, light, medium and heavy. */
 export const SMOOTHINGS: readonly number[] = [0, 0.5, 0.7, 0.85];
 
-const DEFAULT_SMOOTHING = 0.6;
+export const DEFAULT_SMOOTHING = 0.6;
 const ROOM_TO_GROW = 0.02; // of the x axis
 
 /** Something with a value that can be set: a signal, or a parameter of the address. */

@@ -8,9 +8,13 @@ export interface Average {
 
 const WINDOWS = 5;
 
-/** Whether a smoothed line is drawn of so many rows, as the server decides it. */
+/** Of how many rows at least a smoothed line is drawn, as the server decides it: of fewer it would only lag behind them. */
+export function leastRows(alpha: number): number {
+  return Math.ceil((WINDOWS * (2 - alpha)) / alpha);
+}
+
 export function isSmoothed(rows: number, alpha: number): boolean {
-  return alpha < 1 && rows >= (WINDOWS * (2 - alpha)) / alpha;
+  return alpha < 1 && rows >= leastRows(alpha);
 }
 
 /** `count` rows more whose mean is `mean`, as if each had that value. */

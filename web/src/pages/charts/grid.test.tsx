@@ -55,7 +55,7 @@ beforeEach(async () => {
     return this.isConnected ? WIDE : 0;
   });
   document.body.append(root);
-  navigate("/charts", { runs: "a" });
+  navigate("/charts", { runs: "a", smooth: "" });
   await act(() => start(source.source));
 });
 
@@ -95,4 +95,13 @@ it("the header keeps the controls of the page that follows, and none of one that
   expect(controls()).not.toBe("");
   await act(() => render(frame(null), root));
   expect(controls()).toBe("");
+});
+
+it("where no line has enough rows to be smoothed that much, the page says so", async () => {
+  await act(() => render(<ChartsPage />, root));
+  await settled();
+  expect(root.textContent).not.toContain("smoothed by");
+  await act(() => navigate("/charts", { smooth: "0.99" }));
+  await settled();
+  expect(root.textContent).toContain("smoothed by 0.99 from 995 rows on");
 });

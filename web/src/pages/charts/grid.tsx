@@ -127,6 +127,7 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
         onWords={(typed) => filterWords.replace(typed)}
         settings={differingSettings(runs, settings)}
         groups={groupBy && known.length ? groupRuns(runs, settings, groupBy) : []}
+        rows={known.flatMap((run) => run.metrics.filter(({ key }) => key === main).map(({ rows }) => rows))}
         legend={withLegend.value}
         onLegend={(on) => {
           withLegend.value = on;

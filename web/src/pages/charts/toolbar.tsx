@@ -1,12 +1,14 @@
 import type { RunGroup, Spread } from "../../charts/spread";
 import { ALL_BUT_SEED } from "../../charts/spread";
 import { groupColour, groupName } from "../../charts/styling";
-import { AXES, setAxis, boardView as view } from "../../charts/view";
+import { AXES, alphaOf, DEFAULT_SMOOTHING, setAxis, boardView as view } from "../../charts/view";
 import { Zoomed } from "../../charts/zoomed";
+import { leastRows } from "../../data/report/smoothing";
 import { nameOf } from "../../data/state";
 import type { Axis } from "../../data/types";
 import { Segmented, Toggle } from "../../ui/segmented";
 import { Slider } from "../../ui/slider";
+import { count } from "../../words";
 import "./toolbar.css";
 
 const SHORT: Partial<Record<Axis, string>> = { "wall time": "wall", "relative time": "time" };
@@ -69,12 +71,14 @@ export interface ChartFiltersProps {
   settings: readonly string[];
   /** Of the runs, where the mean of each is drawn. */
   groups: readonly RunGroup[];
+  /** Of the main metric of each run. */
+  rows: readonly number[];
   legend: boolean;
   onLegend(on: boolean): void;
 }
 
 /** Below the header: names to look for, groups, and what else charts show. */
-export function ChartFilters({ words, onWords, settings, groups, legend, onLegend }: ChartFiltersProps) {
+export function ChartFilters({ words, onWords, settings, groups, rows, legend, onLegend }: ChartFiltersProps) {
   const groupBy = view.groupBy.value;
   return (
     <search class="chart-filters">
@@ -131,6 +135,7 @@ export function ChartFilters({ words, onWords, settings, groups, legend, onLegen
       <Toggle label="clip" on={view.clip.value} onChange={(on) => setFlag("clip", on)} />
       <Toggle label="resumes" on={view.superseded.value} onChange={(on) => setFlag("superseded", on)} />
       <Toggle label="legend" on={legend} onChange={onLegend} />
+      <SmoothingNote rows={rows} />
       {groups.length > 0 && (
         <ul class="chart-groups" aria-label="groups of runs">
           {groups.slice(0, MOST_GROUPS).map((group) => (
@@ -143,6 +148,20 @@ export function ChartFilters({ words, onWords, settings, groups, legend, onLegen
         </ul>
       )}
     </search>
+  );
+}
+
+/** Why the slider does nothing: a line of few rows stays as it is, since its mean would only lag behind them. */
+function SmoothingNote({ rows }: { rows: readonly number[] }) {
+  const smooth = view.smooth.value;
+  const least = leastRows(alphaOf(smooth));
+  const short = rows.filter((of) => of < least).length;
+  if (smooth <= DEFAULT_SMOOTHING || short === 0) return null;
+  return (
+    <p class="faint">
+      A line is smoothed by {smooth} from {count(least)} rows on;{" "}
+      {short === rows.length ? "these have" : `${short} of these have`} fewer and are drawn as logged.
+    </p>
   );
 }
 
