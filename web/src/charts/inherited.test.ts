@@ -165,6 +165,7 @@ test("on an axis on which a fork does not count on nothing is inherited, nor by 
   expect(model.styled.map(({ label }) => label)).toEqual(["fork"]);
   model.view.axis.value = "step";
   model.view.groupBy.value = "lr";
+  model.setSubject({ ...model.subject, settings: new Map([["fork", { lr: 1 }]]) });
   await settled();
   expect(model.styled.map(({ trace }) => trace.x[0])).toEqual([601]);
 });

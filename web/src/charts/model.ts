@@ -10,7 +10,7 @@ import type { StyledTrace } from "./paint";
 import type { PlotContent } from "./plot";
 import { type Range, xRange } from "./range";
 import { kindOf } from "./scale";
-import { bestPoint, type ChartSubject, styledTraces } from "./styling";
+import { bestPoint, type ChartSubject, groupsOf, styledTraces } from "./styling";
 import type { Trace } from "./trace";
 import { alphaOf, type ChartView } from "./view";
 
@@ -161,7 +161,7 @@ export class ChartModel implements Follower {
    */
   async exactAt(x: number, signal: AbortSignal): Promise<readonly StyledTrace[] | null> {
     const thinned = this.set?.traces.filter((trace) => !trace.exact && trace.rowsPerColumn > 1) ?? [];
-    if (!thinned.length || this.view.groupBy.value) return null;
+    if (!thinned.length || groupsOf(this.subject, this.view).length) return null;
     const reach = 3 * Math.max(...thinned.map((trace) => trace.columnWidth / trace.rowsPerColumn));
     const demand = { ...this.#demand({ min: x - reach, max: x + reach }), points: EXACT_POINTS };
     const set = await feed().fetch(demand, signal);
@@ -360,7 +360,7 @@ export class ChartModel implements Follower {
   }
 
   #rings(): PlotContent["rings"] {
-    const best = this.view.groupBy.value ? null : bestPoint(this.styled, this.subject.keys);
+    const best = groupsOf(this.subject, this.view).length ? null : bestPoint(this.styled, this.subject.keys);
     return best?.trace.best ? [{ x: best.trace.best[0], y: best.trace.best[1], colour: best.colour }] : [];
   }
 }

@@ -58,6 +58,13 @@ describe("groups", () => {
       { label: "lr 0.3", runs: ["c"] },
     ]);
   });
+  test("by what none has: not at all", () => {
+    expect(groupRuns(["a", "b", "c"], settings, "nonsense")).toEqual([]);
+    expect(groupRuns(["a", "b"], new Map([["a", { lr: 1 }]]), "lr").map(({ label }) => label)).toEqual([
+      "lr 1",
+      "lr –",
+    ]);
+  });
   test("by all but the seed", () => {
     expect(groupRuns(["a", "b", "c"], settings, ALL_BUT_SEED).map((of) => of.runs)).toEqual([["a", "b"], ["c"]]);
     expect(differingSettings(["a", "b"], settings)).toEqual(["seed"]);

@@ -15,13 +15,16 @@ export const ALL_BUT_SEED = "all but seed";
 
 /**
  * Groups runs by the value of a setting, in the order of their first runs. `label` words a value; runs without the
- * setting are a group of their own.
+ * setting are a group of their own. No groups where none of them has it: the address may name anything.
  */
 export function groupRuns(
   runs: readonly string[],
   settings: ReadonlyMap<string, Readonly<Record<string, unknown>>>,
   key: string,
 ): RunGroup[] {
+  const isKnown = (of: Readonly<Record<string, unknown>> | undefined) =>
+    of !== undefined && (key === ALL_BUT_SEED || of[key] !== undefined);
+  if (!runs.some((run) => isKnown(settings.get(run)))) return [];
   const differing = key === ALL_BUT_SEED ? differingSettings(runs, settings).filter((name) => !isSeed(name)) : [key];
   const groups = new Map<string, string[]>();
   for (const run of runs) {

@@ -47,3 +47,7 @@ test("the mean of a group has the colour of its first run, also where another gr
   const [second] = lines({ ...subject, runs: ["b", "d"] }, "lr");
   expect(second?.colour).toBe(paintOf("b"));
 });
+
+test("a setting that no run has groups none", () => {
+  expect(lines(subject, "nonsense")).toHaveLength(runs.length);
+});

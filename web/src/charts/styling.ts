@@ -22,9 +22,8 @@ export interface ChartSubject {
 /** The lines of a set of traces. */
 export function styledTraces(set: TraceSet, subject: ChartSubject, view: ChartView): StyledTrace[] {
   const { keys, heldOut, runs } = subject;
-  const groupBy = view.groupBy.value;
-  if (groupBy) {
-    const groups = groupRuns(runs, subject.settings, groupBy);
+  const groups = groupsOf(subject, view);
+  if (groups.length) {
     return keys.flatMap((key) => groups.flatMap((group) => groupLine(set, subject, view, key, group)));
   }
   const several = keys.length > 1 && keys.some((key) => !heldOut.has(key) && key !== keys[0]);
@@ -41,6 +40,11 @@ export function styledTraces(set: TraceSet, subject: ChartSubject, view: ChartVi
       isBaseline,
     };
   });
+}
+
+/** The groups of which means are drawn; none where each run is a line. */
+export function groupsOf({ runs, settings }: Pick<ChartSubject, "runs" | "settings">, view: ChartView): RunGroup[] {
+  return groupRuns(runs, settings, view.groupBy.value);
 }
 
 /** The mean of a group; no line where none of its runs has the metric. */

@@ -2,7 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { flag, pageParam, text } from "../../address";
 import { feed } from "../../charts/board-feed";
-import { differingSettings, groupRuns } from "../../charts/spread";
+import { differingSettings } from "../../charts/spread";
+import { groupsOf } from "../../charts/styling";
 import { boardView } from "../../charts/view";
 import { known as rows } from "../../data/state";
 import type { Axis } from "../../data/types";
@@ -62,7 +63,6 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
     [metrics],
   );
   const words = filterWords.value;
-  const groupBy = boardView.groupBy.value;
   const sections = chartSections(known, preferences.value, { words, showHidden });
   const main = mainMetric([...new Set(known.flatMap((run) => run.metrics.map(({ key }) => key)))]);
   const entries = sections.flatMap(({ charts, constants, hidden }) => [...charts, ...constants, ...hidden]);
@@ -126,7 +126,7 @@ export function ChartGrid({ runs, onControls, samples = false }: ChartGridProps)
         words={words}
         onWords={(typed) => filterWords.replace(typed)}
         settings={differingSettings(runs, settings)}
-        groups={groupBy && known.length ? groupRuns(runs, settings, groupBy) : []}
+        groups={groupsOf({ runs, settings }, boardView)}
         rows={known.flatMap((run) => run.metrics.filter(({ key }) => key === main).map(({ rows }) => rows))}
         legend={withLegend.value}
         onLegend={(on) => {

@@ -79,7 +79,7 @@ export interface ChartFiltersProps {
 
 /** Below the header: names to look for, groups, and what else charts show. */
 export function ChartFilters({ words, onWords, settings, groups, rows, legend, onLegend }: ChartFiltersProps) {
-  const groupBy = view.groupBy.value;
+  const groupBy = groups.length ? view.groupBy.value : NO_MEAN;
   return (
     <search class="chart-filters">
       <input
