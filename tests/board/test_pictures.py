@@ -436,7 +436,8 @@ def test_dashes_in_a_png_have_gaps() -> None:
 
 
 def test_text_of_scripts_that_pillows_font_lacks_is_written_with_one_of_this_machine() -> None:
-    fonts = pytest.importorskip("linnet.board.figure.fonts")
+    from linnet.board.figure import fonts
+
     if not any("dejavusans" in path.lower() for path in fonts._files()):
         pytest.skip("this machine has no font with Greek")
     for text in ("Ελληνικά", "русский", "größe"):

@@ -68,7 +68,8 @@ def test_a_png_of_the_size_that_is_asked_for(root: Path, capsys: pytest.CaptureF
 def test_a_png_says_which_text_no_font_here_has(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fonts = pytest.importorskip("linnet.board.figure.fonts")
+    from linnet.board.figure import fonts
+
     monkeypatch.setattr(fonts, "_files", tuple)  # only Pillow's own, which has Latin letters
     fonts._choose.cache_clear()
     title = "ความสูญเสีย \x1b[31m"
