@@ -85,7 +85,7 @@ metrics: Print the metrics of runs, with all digits, for other programs.
     linnet metrics 'xor-*' --key loss --key validation/loss --wide --format csv > loss.csv
     linnet metrics latest --key loss --format csv > loss.csv
 
-generate: Go on from a prompt with a checkpoint or any llama or GPT-2 GGUF.
+generate: Go on from a prompt with a checkpoint or any llama, Qwen or GPT-2 GGUF.
     linnet generate latest --prompt "def main("
     linnet generate llama-20260531-001@best --temperature 0 --max-tokens 200
     linnet generate model.gguf --prompt "Once upon a time" --samples 3 --seed 7 --stop "The end"

@@ -214,7 +214,7 @@ def _print_models(files: Sequence[LocatedModel]) -> None:
     longest = max(map(words.cells, (*names, "model")))
     of_name = min(longest, max(room // 2, room - max(map(words.cells, paths)), _LEAST_NAME))
     head, right = ["model", "about", "size", "from"], (2,)
-    rows = [[words.shorten_front(name, of_name), *told] for name, told in zip(names, facts, strict=True)]
+    rows = [[words.shorten_front(name, of_name), *about] for name, about in zip(names, facts, strict=True)]
     if room - of_name >= _LEAST_PATH:
         head.append("file")
         for row, path in zip(rows, paths, strict=True):
